@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -106,3 +108,25 @@ def test_the_line_of_the_thread_that_reads_the_file() -> None:
     assert _line_of(dump, "p.py") == (2, "/a/helper.py:3 in wait")
     assert _line_of(dump, "q.py")[0] is None
     assert _line_of("", "p.py") == (None, None)
+
+
+def test_a_result_before_a_step_that_does_not_end_is_kept() -> None:
+    def examine(step: CheckStep) -> CheckResult:
+        step.report(CheckResult([Problem("a.b", "no")], CheckedContents(1, 2, 3)))
+        step.of_the_file()
+        time.sleep(60)
+        return CheckResult([])
+
+    result = apart(examine, 0.5)
+    assert [problem.condition for problem in result.problems] == ["a.b", "pipeline.timeout"]
+    assert (result.contents, result.complete) == (CheckedContents(1, 2, 3), False)
+
+
+@pytest.mark.parametrize(("printed", "expected"), [("half a line", "half a line\n"), ("a line\n", "a line\n")])
+def test_output_without_a_line_end_gets_one(capfd: pytest.CaptureFixture[str], printed: str, expected: str) -> None:
+    def examine(step: CheckStep) -> CheckResult:
+        sys.stdout.write(printed)
+        return CheckResult([])
+
+    apart(examine)
+    assert capfd.readouterr().out == expected

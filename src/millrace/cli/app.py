@@ -33,9 +33,9 @@ SERVICE_PANEL = "Service"
 _HELP_PANEL = "Help"
 
 
-def option(*names: str, panel: str, **settings: Any) -> Any:
-    """Return an option of a command, shown in a panel of the help."""
-    return typer.Option(*names, rich_help_panel=panel, **settings)
+def option(names: str, panel: str, help_: str, metavar: str | None = None, **settings: Any) -> Any:
+    """Return an option of a command, shown in a panel of the help; `names` are separated by spaces."""
+    return typer.Option(*names.split(), rich_help_panel=panel, help=help_, metavar=metavar, **settings)
 
 
 def renamed_option(old: str, new: str) -> Any:

@@ -29,41 +29,27 @@ if TYPE_CHECKING:
 
 def setting_option(setting: Setting[Any], metavar: str, flag: str | None = None, *, panel: str) -> Any:
     """Return the command-line option of a setting; its text is given to `Setting.value`."""
-    return option(
-        flag or setting.flag,
-        panel=panel,
-        metavar=metavar,
-        help=f"{setting.help} (env {setting.variable})",
-        show_default=setting.shown_default or str(setting.default),
-    )
+    default = setting.shown_default or str(setting.default)
+    help_ = f"{setting.help} (env {setting.variable})"
+    return option(flag or setting.flag, panel, help_, metavar, show_default=default)
 
 
 KafkaAddress = Annotated[str | None, setting_option(KAFKA, "HOST:PORT", panel=KAFKA_PANEL)]
 KafkaConfig = Annotated[str | None, setting_option(KAFKA_CONFIG, "FILE", panel=KAFKA_PANEL)]
 DataFolder = Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data", panel=KAFKA_PANEL)]
-AsJson = Annotated[bool, option("--json", panel=OUTPUT_PANEL, help="Print JSON instead of a table.")]
-Yes = Annotated[bool, option("--yes", "-y", panel=OUTPUT_PANEL, help="Do not ask for confirmation.")]
+AsJson = Annotated[bool, option("--json", OUTPUT_PANEL, "Print JSON instead of a table.")]
+Yes = Annotated[bool, option("--yes -y", OUTPUT_PANEL, "Do not ask for confirmation.")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.", show_default=False)]
 PipelineFile = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")]
 State = Annotated[
     Path | None,
     option(
-        "--state",
-        panel=STATE_PANEL,
-        metavar="DIR",
-        parser=state_path,
-        show_default=".millrace/pipelines/NAME",
-        help="State directory.",
+        "--state", STATE_PANEL, "State directory.", "DIR", parser=state_path, show_default=".millrace/pipelines/NAME"
     ),
 ]
 StateRoot = Annotated[str | None, setting_option(STATE, "DIR", panel=STATE_PANEL)]
 ShipPackages = Annotated[
-    bool,
-    option(
-        "--ship-packages",
-        panel=SPARK_PANEL,
-        help="Send the packages of this Python to executors that do not have them.",
-    ),
+    bool, option("--ship-packages", SPARK_PANEL, "Send the packages of this Python to executors that do not have them.")
 ]
 
 
@@ -97,8 +83,7 @@ class KafkaOptions(OptionGroup):
 
 
 SparkSettings = Annotated[
-    list[str] | None,
-    option("--set", panel=SPARK_PANEL, metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
+    list[str] | None, option("--set", SPARK_PANEL, "A Spark setting; may be given several times.", "KEY=VALUE")
 ]
 
 
@@ -106,9 +91,9 @@ SparkSettings = Annotated[
 class SparkOptions(OptionGroup):
     """Where Spark runs, and its settings."""
 
-    master: Annotated[
-        str | None, option("--master", panel=SPARK_PANEL, metavar="URL", show_default="local[*]", help="Spark master.")
-    ] = None
+    master: Annotated[str | None, option("--master", SPARK_PANEL, "Spark master.", "URL", show_default="local[*]")] = (
+        None
+    )
     set_: SparkSettings = None
 
     def settings(self) -> dict[str, str]:
@@ -124,9 +109,9 @@ class AcceptOptions(OptionGroup):
         list[str] | None,
         option(
             "--accept-state-change",
-            panel=STATE_PANEL,
-            metavar="QUERY",
-            help="Resume a query with its state although its code has changed; may be given several times.",
+            STATE_PANEL,
+            "Resume a query with its state although its code has changed; may be given several times.",
+            "QUERY",
         ),
     ] = None
     accept: Annotated[list[str] | None, renamed_option("--accept", "--accept-state-change")] = None

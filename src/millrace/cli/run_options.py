@@ -141,16 +141,16 @@ Port = Annotated[
     int | None,
     option(
         "--port",
-        panel=DASHBOARD_PANEL,
-        metavar="N",
+        DASHBOARD_PANEL,
+        "The dashboard's port.",
+        "N",
         min=0,
         max=65535,
         show_default="the first free one from 4040",
-        help="The dashboard's port.",
     ),
 ]
 AllTopics = Annotated[
-    bool, option("--all-topics", panel=DASHBOARD_PANEL, help="Show every topic of the cluster, not only the run's.")
+    bool, option("--all-topics", DASHBOARD_PANEL, "Show every topic of the cluster, not only the run's.")
 ]
 
 
@@ -159,25 +159,23 @@ class DashboardOptions(OptionGroup):
     """Whether there is a dashboard, where, and what it may do."""
 
     dashboard: Annotated[
-        bool, option("--dashboard/--no-dashboard", panel=DASHBOARD_PANEL, help="Serve a live dashboard of the run.")
+        bool, option("--dashboard/--no-dashboard", DASHBOARD_PANEL, "Serve a live dashboard of the run.")
     ] = True
     port: Port = None
     host: Annotated[
         str,
         option(
             "--host",
-            panel=DASHBOARD_PANEL,
-            metavar="ADDRESS",
-            help="The dashboard's address; one that other machines reach requires a token.",
+            DASHBOARD_PANEL,
+            "The dashboard's address; one that other machines reach requires a token.",
+            "ADDRESS",
         ),
     ] = LOCAL_HOST
     read_only: Annotated[
-        bool, option("--read-only", panel=DASHBOARD_PANEL, help="Allow no actions on the dashboard, such as SQL.")
+        bool, option("--read-only", DASHBOARD_PANEL, "Allow no actions on the dashboard, such as SQL.")
     ] = False
     all_topics: AllTopics = False
-    open_: Annotated[
-        bool, option("--open/--no-open", panel=DASHBOARD_PANEL, help="Open the dashboard in a browser.")
-    ] = False
+    open_: Annotated[bool, option("--open/--no-open", DASHBOARD_PANEL, "Open the dashboard in a browser.")] = False
 
     def server_options(self) -> ServerOptions:
         """Return the options of the server; raise InvalidOption if --no-dashboard contradicts them.

@@ -25,23 +25,21 @@ Secure = Annotated[
     bool | None,
     option(
         "--secure/--plain",
-        panel=SERVICE_PANEL,
+        SERVICE_PANEL,
+        "Require TLS and a password; the client properties are written to the data directory.",
         show_default="plain, or as before",
-        help="Require TLS and a password; the client properties are written to the data directory.",
     ),
 ]
 
 
 def detach_option(command: str) -> Any:
     """Return the option that leaves a service running."""
-    return option("--detach", panel=SERVICE_PANEL, help=f"Run in the background; millrace {command} down stops it.")
+    return option("--detach", SERVICE_PANEL, f"Run in the background; millrace {command} down stops it.")
 
 
 def port_option(help_: str) -> Any:
     """Return the option for a service's port."""
-    return option(
-        "--port", panel=SERVICE_PANEL, metavar="N", min=1024, max=65000, show_default="a free one", help=help_
-    )
+    return option("--port", SERVICE_PANEL, help_, "N", min=1024, max=65000, show_default="a free one")
 
 
 def start_until_stopped(service: Embedded[Any, Any], *, detach: bool, data: str | None) -> None:

@@ -62,6 +62,10 @@ def test_what_a_file_prints_does_not_stand_around_the_json(offline_millrace: Com
     assert "here I am" in offline_millrace("check", "p.py", code=2).stdout
 
 
+def test_a_device(offline_run: Run) -> None:
+    assert "/dev/zero is not a regular file" in offline_run("check", "/dev/zero", code=2).err
+
+
 def test_a_folder(offline_run: Run, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(SOUND)
     said = offline_run("check", ".", code=2).err

@@ -34,12 +34,12 @@ def check(
         str | None, typer.Argument(metavar="FILE", show_default=False, help="A pipeline's .py, .yaml or .yml file.")
     ] = None,
     deep: Annotated[
-        bool, option("--deep", panel=RUN_PANEL, help="Also start Spark, which analyses the queries on empty streams.")
+        bool, option("--deep", RUN_PANEL, "Also start Spark, which analyses the queries on empty streams.")
     ] = False,
     timeout: Annotated[str | None, setting_option(CHECK_TIMEOUT, "DURATION", "--timeout", panel=RUN_PANEL)] = None,
-    as_json: Annotated[bool, option("--json", panel=OUTPUT_PANEL, help="Print a JSON list of problems.")] = False,
+    as_json: Annotated[bool, option("--json", OUTPUT_PANEL, "Print a JSON list of problems.")] = False,
     schema: Annotated[
-        bool, option("--schema", panel=OUTPUT_PANEL, help="Print the JSON Schema of pipeline files, for editors.")
+        bool, option("--schema", OUTPUT_PANEL, "Print the JSON Schema of pipeline files, for editors.")
     ] = False,
 ) -> None:
     """Report every problem of a pipeline, with its line and how to fix it; exit code 2 if one is an error."""

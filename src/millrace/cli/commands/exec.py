@@ -48,14 +48,7 @@ def exec_(
     ] = None,
     *,
     log: Annotated[
-        Path | None,
-        option(
-            "--log",
-            panel=OUTPUT_PANEL,
-            metavar="FILE",
-            help="Spark's log.",
-            show_default=".millrace/exec/SCRIPT.log",
-        ),
+        Path | None, option("--log", OUTPUT_PANEL, "Spark's log.", "FILE", show_default=".millrace/exec/SCRIPT.log")
     ] = None,
     spark: SparkOptions,
     data: DataFolder = None,

@@ -63,38 +63,18 @@ def run_feed(
     make_feed: Any,
     *,
     topic: Annotated[
-        str | None,
-        option(
-            "--topic",
-            panel=RUN_PANEL,
-            metavar="TOPIC",
-            show_default="the feed's name",
-            help="The topic to write to.",
-        ),
+        str | None, option("--topic", RUN_PANEL, "The topic to write to.", "TOPIC", show_default="the feed's name")
     ] = None,
     rate: Annotated[
         str | None,
-        option(
-            "--rate",
-            panel=RUN_PANEL,
-            metavar="RATE",
-            show_default="as fast as possible",
-            help="Maximum rate, as 500/s or 30/m.",
-        ),
+        option("--rate", RUN_PANEL, "Maximum rate, as 500/s or 30/m.", "RATE", show_default="as fast as possible"),
     ] = None,
-    for_: Annotated[
-        str | None, option("--for", panel=RUN_PANEL, metavar="DURATION", help="Stop after this time.")
-    ] = None,
+    for_: Annotated[str | None, option("--for", RUN_PANEL, "Stop after this time.", "DURATION")] = None,
     count: Annotated[
-        int | None,
-        option("--count", panel=RUN_PANEL, metavar="N", min=1, help="Maximum number of records; then stop."),
+        int | None, option("--count", RUN_PANEL, "Maximum number of records; then stop.", "N", min=1)
     ] = None,
-    to: Annotated[
-        str, option("--to", panel=RUN_PANEL, metavar="SINK", help="kafka, console (print) or files.")
-    ] = "kafka",
-    out: Annotated[
-        str | None, option("--out", panel=RUN_PANEL, metavar="FILE", help="With --to files: the file.")
-    ] = None,
+    to: Annotated[str, option("--to", RUN_PANEL, "kafka, console (print) or files.", "SINK")] = "kafka",
+    out: Annotated[str | None, option("--out", RUN_PANEL, "With --to files: the file.", "FILE")] = None,
     kafka: KafkaOptions,
 ) -> None:
     """Run a feed until it ends, --for, --count or Ctrl-C."""
@@ -180,17 +160,20 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     flag = f"--{_dashed(field.name)}"
     required = field.default is dataclasses.MISSING or field.default is ...
     shown = about.get("shown_default") or (None if field.default in (None, "") else str(field.default))
-    settings: dict[str, Any] = {"help": about.get("help"), "show_default": False if required else (shown or False)}
+    help_ = about.get("help") or ""
+    settings: dict[str, Any] = {"show_default": False if required else (shown or False)}
     if about.get("variable"):
         settings |= {"envvar": about["variable"], "show_default": False}
     if hint is bool:
-        return _keyword(field.name, Annotated[bool, option(flag, panel=_FEED_PANEL, **settings)], field.default)
+        return _keyword(field.name, Annotated[bool, option(flag, _FEED_PANEL, help_, **settings)], field.default)
     type_ = str if about.get("parse") else _without_none(hint)
     if about.get("argument"):
         default = inspect.Parameter.empty if required else None
-        return _keyword(field.name, Annotated[type_ if required else type_ | None, typer.Argument(**settings)], default)
+        return _keyword(
+            field.name, Annotated[type_ if required else type_ | None, typer.Argument(help=help_, **settings)], default
+        )
     metavar = _METAVARS.get(about.get("parse") or type_, "TEXT")
-    declared = option(flag, panel=_FEED_PANEL, metavar=metavar, **settings)
+    declared = option(flag, _FEED_PANEL, help_, metavar, **settings)
     return _keyword(field.name, Annotated[type_ | None, declared], None)
 
 

@@ -43,11 +43,9 @@ def init(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The project's folder; it is created if it does not exist.")
     ],
-    template: Annotated[
-        Template, option("--template", panel=RUN_PANEL, help="What the pipeline is about.")
-    ] = Template.posts,
+    template: Annotated[Template, option("--template", RUN_PANEL, "What the pipeline is about.")] = Template.posts,
     python: Annotated[
-        bool, option("--python/--yaml", panel=RUN_PANEL, help="The pipeline in Python, or in YAML with SQL.")
+        bool, option("--python/--yaml", RUN_PANEL, "The pipeline in Python, or in YAML with SQL.")
     ] = False,
 ) -> None:
     """Create a project: a pipeline, a test, sample data, a Makefile, CI. Nothing is overwritten."""

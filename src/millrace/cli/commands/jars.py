@@ -20,7 +20,7 @@ app = App(help="Jars from Maven: fetch them in advance, list them.")
 @app.command()
 def fetch(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", show_default=False, help="Jar sets.")] = None,
-    every: Annotated[bool, option("--all", panel=RUN_PANEL, help="Fetch every set, to work offline.")] = False,
+    every: Annotated[bool, option("--all", RUN_PANEL, "Fetch every set, to work offline.")] = False,
 ) -> None:
     """Fetch jar sets that are missing."""
     from millrace.services import jars

@@ -42,14 +42,14 @@ def plan(
     file: PipelineFile,
     *,
     deep: Annotated[
-        bool, option("--deep", panel=OUTPUT_PANEL, help="Also start Spark, and compare its plans of the queries.")
+        bool, option("--deep", OUTPUT_PANEL, "Also start Spark, and compare its plans of the queries.")
     ] = False,
     explain: Annotated[
         bool,
         option(
             "--explain",
-            panel=OUTPUT_PANEL,
-            help="Also show state, whether real-time mode is possible, and Spark's settings with their reasons.",
+            OUTPUT_PANEL,
+            "Also show state, whether real-time mode is possible, and Spark's settings with their reasons.",
         ),
     ] = False,
     as_json: AsJson = False,

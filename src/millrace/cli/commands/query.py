@@ -20,16 +20,12 @@ _OBJECT_STORE_SUFFIX = "[0-9a-f]" * 8
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over memory tables, in DuckDB's dialect.")],
     pipeline: Annotated[
-        str | None,
-        option("--pipeline", panel=RUN_PANEL, metavar="NAME", show_default="the one that runs", help="Which pipeline."),
+        str | None, option("--pipeline", RUN_PANEL, "Which pipeline.", "NAME", show_default="the one that runs")
     ] = None,
     state: Annotated[
-        Path | None,
-        option("--state", panel=STATE_PANEL, metavar="DIR", help="State directory, if the run was started with one."),
+        Path | None, option("--state", STATE_PANEL, "State directory, if the run was started with one.", "DIR")
     ] = None,
-    rows: Annotated[
-        int, option("--rows", panel=OUTPUT_PANEL, metavar="N", min=1, max=10_000, help="Maximum number of rows.")
-    ] = 100,
+    rows: Annotated[int, option("--rows", OUTPUT_PANEL, "Maximum number of rows.", "N", min=1, max=10_000)] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Query the memory sinks of a running pipeline."""

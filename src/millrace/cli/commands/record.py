@@ -34,57 +34,45 @@ def record(
     topic: TopicName,
     *,
     from_: Annotated[
-        str,
-        option(
-            "--from",
-            panel=RECORDS_PANEL,
-            metavar="POSITION",
-            help="Where to start: earliest, an offset, a time, or '5m ago'.",
-        ),
+        str, option("--from", RECORDS_PANEL, "Where to start: earliest, an offset, a time, or '5m ago'.", "POSITION")
     ] = "earliest",
     to: Annotated[
-        str,
-        option(
-            "--to", panel=RECORDS_PANEL, metavar="POSITION", help="Where to end (exclusive): latest, an offset, a time."
-        ),
+        str, option("--to", RECORDS_PANEL, "Where to end (exclusive): latest, an offset, a time.", "POSITION")
     ] = "latest",
-    most: Annotated[
-        int, option("--max", panel=RECORDS_PANEL, metavar="N", min=1, help="Maximum number of records.")
-    ] = 10_000,
+    most: Annotated[int, option("--max", RECORDS_PANEL, "Maximum number of records.", "N", min=1)] = 10_000,
     mask: Annotated[
         list[str] | None,
         option(
             "--mask",
-            panel=_MASK_PANEL,
-            metavar="COLUMN",
-            help="Replace the values of this column (user.name is a nested one), and every key and header.",
+            _MASK_PANEL,
+            "Replace the values of this column (user.name is a nested one), and every key and header.",
+            "COLUMN",
         ),
     ] = None,
     mask_names: Annotated[
         list[str] | None,
         option(
             "--mask-names",
-            panel=_MASK_PANEL,
-            metavar="COLUMN",
-            help="As --mask, and also the names of fields within the column, which are data in a map.",
+            _MASK_PANEL,
+            "As --mask, and also the names of fields within the column, which are data in a map.",
+            "COLUMN",
         ),
     ] = None,
     keep: Annotated[
         list[KeepUnmasked] | None,
-        option("--keep", panel=_MASK_PANEL, help="Do not mask the keys, or the headers, of the records."),
+        option("--keep", _MASK_PANEL, "Do not mask the keys, or the headers, of the records."),
     ] = None,
     phrase: Annotated[
         str | None,
         option(
             "--phrase",
-            panel=_MASK_PANEL,
-            metavar="TEXT",
-            help="With the same phrase, the same values get the same masks in every recording.",
+            _MASK_PANEL,
+            "With the same phrase, the same values get the same masks in every recording.",
+            "TEXT",
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        option("--out", panel=OUTPUT_PANEL, metavar="FILE", show_default="TOPIC.records.jsonl", help="The file."),
+        Path | None, option("--out", OUTPUT_PANEL, "The file.", "FILE", show_default="TOPIC.records.jsonl")
     ] = None,
     kafka: KafkaOptions,
 ) -> None:

@@ -49,26 +49,23 @@ def run(
     file: PipelineFile,
     *,
     for_: Annotated[
-        str | None,
-        option(
-            "--for", panel=RUN_PANEL, metavar="DURATION", help="Stop at the latest this long after the queries started."
-        ),
+        str | None, option("--for", RUN_PANEL, "Stop at the latest this long after the queries started.", "DURATION")
     ] = None,
     until_caught_up: Annotated[
-        bool, option("--until-caught-up", panel=RUN_PANEL, help="Process the data that exists now, then stop.")
+        bool, option("--until-caught-up", RUN_PANEL, "Process the data that exists now, then stop.")
     ] = False,
     create_topics: Annotated[
-        bool, option("--create-topics/--no-create-topics", panel=RUN_PANEL, help="Create missing topics.")
+        bool, option("--create-topics/--no-create-topics", RUN_PANEL, "Create missing topics.")
     ] = True,
     generation: Annotated[
         int | None,
         option(
             "--generation",
-            panel=RUN_PANEL,
-            metavar="N",
+            RUN_PANEL,
+            "Which generation to run; see millrace replay --help.",
+            "N",
             min=1,
             show_default="the current one",
-            help="Which generation to run; see millrace replay --help.",
         ),
     ] = None,
     state: State = None,

@@ -18,9 +18,7 @@ _READ_TIMEOUT_S = 2.0
 def schema(
     topic: TopicName,
     *,
-    sample: Annotated[
-        int, option("--sample", panel=RECORDS_PANEL, metavar="N", min=1, help="Maximum number of records to read.")
-    ] = 1000,
+    sample: Annotated[int, option("--sample", RECORDS_PANEL, "Maximum number of records to read.", "N", min=1)] = 1000,
     kafka: KafkaOptions,
 ) -> None:
     """Propose a schema from a sample of a topic's JSON records."""

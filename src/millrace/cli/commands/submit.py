@@ -35,36 +35,20 @@ def submit(
         list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Options for millrace run.")
     ] = None,
     *,
-    master: Annotated[
-        str, option("--master", panel=SPARK_PANEL, metavar="URL", help="spark://HOST:PORT, yarn or k8s://URL.")
-    ],
+    master: Annotated[str, option("--master", SPARK_PANEL, "spark://HOST:PORT, yarn or k8s://URL.", "URL")],
     set_: SparkSettings = None,
     deploy_mode: Annotated[
-        str,
-        option(
-            "--deploy-mode",
-            panel=SPARK_PANEL,
-            metavar="client|cluster",
-            help="Run the driver here, or on the cluster.",
-        ),
+        str, option("--deploy-mode", SPARK_PANEL, "Run the driver here, or on the cluster.", "client|cluster")
     ] = "client",
     ship_packages: ShipPackages = False,
     image: Annotated[
         str | None,
-        option(
-            "--image",
-            panel=SPARK_PANEL,
-            metavar="NAME",
-            help="For Kubernetes: an image with Millrace in it.",
-            show_default="none",
-        ),
+        option("--image", SPARK_PANEL, "For Kubernetes: an image with Millrace in it.", "NAME", show_default="none"),
     ] = None,
     state: State = None,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
-    dry_run: Annotated[
-        bool, option("--dry-run", panel=OUTPUT_PANEL, help="Print the command, and run nothing.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", OUTPUT_PANEL, "Print the command, and run nothing.")] = False,
 ) -> None:
     """Send a pipeline with everything it needs to a cluster, with spark-submit."""
     from millrace.cli.commands.check import load_sound

@@ -26,15 +26,12 @@ def run_tests(
             help="A pipeline with tests in NAME.test.yaml, such a file, or a folder with some.",
         ),
     ] = None,
-    only: Annotated[
-        str, option("--only", panel=RUN_PANEL, metavar="TEXT", help="Only tests whose names contain this.")
-    ] = "",
+    only: Annotated[str, option("--only", RUN_PANEL, "Only tests whose names contain this.", "TEXT")] = "",
     chaos: Annotated[
-        bool,
-        option("--chaos", panel=RUN_PANEL, help="Kill every batch between its write and its commit, and run it again."),
+        bool, option("--chaos", RUN_PANEL, "Kill every batch between its write and its commit, and run it again.")
     ] = False,
     accept: Annotated[
-        bool, option("--accept", panel=OUTPUT_PANEL, help="Write the actual rows into the files as expected rows.")
+        bool, option("--accept", OUTPUT_PANEL, "Write the actual rows into the files as expected rows.")
     ] = False,
 ) -> None:
     """Test pipelines: rows in, rows out, with control over event time; no Kafka is needed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ import orjson
 import pytest
 from confluent_kafka import Message
 
-from millrace.cli.commands.kafka.record_output import RECORD_FORMATS, record_line
+from millrace.cli.commands.kafka.record_output import RECORD_FORMATS, for_terminal, record_line
 from millrace.clients.kafka.record import Record
 
 BINARY = b"\xff\x00\xfe"
@@ -136,3 +137,16 @@ def test_a_real_message_is_shown(lane: str, put: Callable[..., object], drain: C
         "value": "v",
         "headers": {"a": ["1", None], "a_base64": ENCODED, "n": None},
     }
+
+
+@pytest.mark.parametrize("form", ["json", "record"])
+def test_json_at_a_terminal_is_still_json(form: str) -> None:
+    message = Shown(Record('"a\x9b31m\x7f"'.encode()))
+    line = for_terminal(form)(message)  # type: ignore[arg-type]
+    assert b"\\u009b31m\\u007f" in line
+    assert json.loads(line) == json.loads(RECORD_FORMATS[form](message))  # type: ignore[arg-type]
+
+
+def test_text_at_a_terminal_shows_control_characters_by_their_codes() -> None:
+    message = Shown(Record("a\x9b31m".encode()))
+    assert for_terminal("text")(message) == rb"a\x9b31m"  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 app = App(help="Dead letters: the records that pipelines could not use.")
 app.command()(redrive)
 
-All = Annotated[bool, option("--all", panel=RECORDS_PANEL, help="Also letters that were sent again.")]
+All = Annotated[bool, option("--all", RECORDS_PANEL, "Also letters that were sent again.")]
 _REASONS_PRINTED = 3
 _REASON_CHARS_PRINTED = 80
 
@@ -81,14 +81,10 @@ def list_(*, every: All = False, as_json: AsJson = False, where: DeadLetterOptio
 def show(
     target: Target,
     *,
-    most: Annotated[
-        int, option("--max", panel=RECORDS_PANEL, metavar="N", min=1, help="Maximum number of letters, the newest.")
-    ] = 20,
+    most: Annotated[int, option("--max", RECORDS_PANEL, "Maximum number of letters, the newest.", "N", min=1)] = 20,
     position: PositionOptions,
     every: All = False,
-    as_json: Annotated[
-        bool, option("--json", panel=OUTPUT_PANEL, help="Print one JSON object for each letter.")
-    ] = False,
+    as_json: Annotated[bool, option("--json", OUTPUT_PANEL, "Print one JSON object for each letter.")] = False,
     where: DeadLetterOptions,
 ) -> None:
     """Show dead letters: where each record was, why it could not be used, and its content."""
@@ -112,9 +108,7 @@ def show(
 def export(
     target: Target,
     *,
-    to: Annotated[
-        str, option("--out", panel=OUTPUT_PANEL, metavar="FILE", help="The file; - is standard output.")
-    ] = "-",
+    to: Annotated[str, option("--out", OUTPUT_PANEL, "The file; - is standard output.", "FILE")] = "-",
     every: All = False,
     where: DeadLetterOptions,
 ) -> None:

@@ -163,46 +163,32 @@ def redrive(
     target: Target,
     *,
     reason: Annotated[
-        str | None,
-        option("--reason", panel=RECORDS_PANEL, metavar="TEXT", help="Only letters whose reason contains this."),
+        str | None, option("--reason", RECORDS_PANEL, "Only letters whose reason contains this.", "TEXT")
     ] = None,
-    source: Annotated[
-        str | None, option("--source", panel=RECORDS_PANEL, metavar="NAME", help="Only letters of this source.")
-    ] = None,
-    since: Annotated[
-        str | None, option("--since", panel=RECORDS_PANEL, metavar="TIME", help="Only letters stored since then.")
-    ] = None,
-    until: Annotated[
-        str | None, option("--until", panel=RECORDS_PANEL, metavar="TIME", help="Only letters stored before then.")
-    ] = None,
+    source: Annotated[str | None, option("--source", RECORDS_PANEL, "Only letters of this source.", "NAME")] = None,
+    since: Annotated[str | None, option("--since", RECORDS_PANEL, "Only letters stored since then.", "TIME")] = None,
+    until: Annotated[str | None, option("--until", RECORDS_PANEL, "Only letters stored before then.", "TIME")] = None,
     position: PositionOptions,
     letter: Annotated[
         str | None,
         option(
-            "--letter",
-            panel=RECORDS_PANEL,
-            metavar="LETTER",
-            help="Only this letter, as millrace dead show prints it: posts.dead[0]@7.",
+            "--letter", RECORDS_PANEL, "Only this letter, as millrace dead show prints it: posts.dead[0]@7.", "LETTER"
         ),
     ] = None,
     fix: Annotated[
-        str | None,
-        option("--fix", panel=_REDRIVE_PANEL, metavar="FILE.py:FUNCTION", help="A function that fixes each letter."),
+        str | None, option("--fix", _REDRIVE_PANEL, "A function that fixes each letter.", "FILE.py:FUNCTION")
     ] = None,
     fix_sql: Annotated[
-        str | None,
-        option("--fix-sql", panel=_REDRIVE_PANEL, metavar="EXPRESSION", help="A SQL expression for the new value."),
+        str | None, option("--fix-sql", _REDRIVE_PANEL, "A SQL expression for the new value.", "EXPRESSION")
     ] = None,
     to: Annotated[
-        str | None,
-        option("--to", panel=_REDRIVE_PANEL, metavar="TOPIC", help="Send to this topic instead of the record's own."),
+        str | None, option("--to", _REDRIVE_PANEL, "Send to this topic instead of the record's own.", "TOPIC")
     ] = None,
     dry_run: Annotated[
-        bool,
-        option("--dry-run", panel=_REDRIVE_PANEL, help="Show what would be sent, after the fix; change nothing."),
+        bool, option("--dry-run", _REDRIVE_PANEL, "Show what would be sent, after the fix; change nothing.")
     ] = False,
     yes: Yes = False,
-    as_json: Annotated[bool, option("--json", panel=OUTPUT_PANEL, help="Print the result as JSON.")] = False,
+    as_json: Annotated[bool, option("--json", OUTPUT_PANEL, "Print the result as JSON.")] = False,
     where: DeadLetterOptions,
 ) -> None:
     """Send dead letters through their pipeline again, and mark them, so that each is sent once."""

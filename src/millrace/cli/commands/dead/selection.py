@@ -42,18 +42,11 @@ class PositionOptions(OptionGroup):
     """Which record of the source."""
 
     partition: Annotated[
-        int | None,
-        option("--partition", panel=RECORDS_PANEL, metavar="N", min=0, help="Only records of this source partition."),
+        int | None, option("--partition", RECORDS_PANEL, "Only records of this source partition.", "N", min=0)
     ] = None
     offset: Annotated[
         int | None,
-        option(
-            "--offset",
-            panel=RECORDS_PANEL,
-            metavar="N",
-            min=0,
-            help="Only the record that had this offset; needs --partition.",
-        ),
+        option("--offset", RECORDS_PANEL, "Only the record that had this offset; needs --partition.", "N", min=0),
     ] = None
 
     def require_partition(self) -> None:

@@ -42,33 +42,23 @@ _SECONDS_WITHOUT_TERMINAL = 60.0
 def demo(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Which demo; --list lists them.")] = DEFAULT,
     *,
-    list_: Annotated[bool, option("--list", panel=RUN_PANEL, help="List the demos.")] = False,
-    show: Annotated[bool, option("--show", panel=RUN_PANEL, help="Print the demo's pipeline file.")] = False,
+    list_: Annotated[bool, option("--list", RUN_PANEL, "List the demos.")] = False,
+    show: Annotated[bool, option("--show", RUN_PANEL, "Print the demo's pipeline file.")] = False,
     for_: Annotated[
         str | None,
         option(
             "--for",
-            panel=RUN_PANEL,
-            metavar="DURATION",
+            RUN_PANEL,
+            "How long it runs after the start.",
+            "DURATION",
             show_default="until Ctrl-C; 60s without a terminal",
-            help="How long it runs after the start.",
         ),
     ] = None,
     rate: Annotated[
-        str | None,
-        option(
-            "--rate",
-            panel=RUN_PANEL,
-            metavar="RATE",
-            show_default="200/s",
-            help="Records per second of the first feed.",
-        ),
+        str | None, option("--rate", RUN_PANEL, "Records per second of the first feed.", "RATE", show_default="200/s")
     ] = None,
     open_: Annotated[
-        bool,
-        option(
-            "--open/--no-open", panel=DASHBOARD_PANEL, help="Open the dashboard in a browser, if there is a display."
-        ),
+        bool, option("--open/--no-open", DASHBOARD_PANEL, "Open the dashboard in a browser, if there is a display.")
     ] = True,
     port: Port = None,
     all_topics: AllTopics = False,

@@ -29,15 +29,7 @@ app.command("consume")(consume.consume)
 def up(
     brokers: Annotated[
         int | None,
-        option(
-            "--brokers",
-            panel=SERVICE_PANEL,
-            metavar="N",
-            min=1,
-            max=9,
-            show_default="1, or as before",
-            help="Number of brokers.",
-        ),
+        option("--brokers", SERVICE_PANEL, "Number of brokers.", "N", min=1, max=9, show_default="1, or as before"),
     ] = None,
     port: Annotated[int | None, port_option("Port of the first broker; the others use the next ones.")] = None,
     data: DataFolder = None,
@@ -46,9 +38,7 @@ def up(
     heap: Annotated[str | None, setting_option(KAFKA_HEAP, "SIZE", "--heap", panel=SERVICE_PANEL)] = None,
     config: Annotated[
         list[str] | None,
-        option(
-            "--config", panel=SERVICE_PANEL, metavar="KEY=VALUE", help="A broker property; may be given several times."
-        ),
+        option("--config", SERVICE_PANEL, "A broker property; may be given several times.", "KEY=VALUE"),
     ] = None,
 ) -> None:
     """Start Kafka and keep it running until Ctrl-C, or in the background with --detach."""

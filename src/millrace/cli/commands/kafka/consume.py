@@ -22,68 +22,43 @@ def consume(
     topic: TopicName,
     *,
     from_beginning: Annotated[
-        bool, option("--from-beginning", panel=RECORDS_PANEL, help="Start at the oldest record, not at new ones.")
+        bool, option("--from-beginning", RECORDS_PANEL, "Start at the oldest record, not at new ones.")
     ] = False,
-    partition: Annotated[
-        int | None, option("--partition", panel=RECORDS_PANEL, metavar="N", min=0, help="Only this partition.")
-    ] = None,
+    partition: Annotated[int | None, option("--partition", RECORDS_PANEL, "Only this partition.", "N", min=0)] = None,
     offset: Annotated[
-        int | None,
-        option("--offset", panel=RECORDS_PANEL, metavar="N", min=0, help="Start at this offset; needs --partition."),
+        int | None, option("--offset", RECORDS_PANEL, "Start at this offset; needs --partition.", "N", min=0)
     ] = None,
     from_time: Annotated[
-        str | None,
-        option(
-            "--from-time",
-            panel=RECORDS_PANEL,
-            metavar="TIME",
-            help="Start at this time: 2026-01-31T12:00:00Z, '5m ago'.",
-        ),
+        str | None, option("--from-time", RECORDS_PANEL, "Start at this time: 2026-01-31T12:00:00Z, '5m ago'.", "TIME")
     ] = None,
     group: Annotated[
         str | None,
-        option(
-            "--group",
-            panel=RECORDS_PANEL,
-            metavar="NAME",
-            help="Read as a member of this consumer group, and commit its offsets.",
-        ),
+        option("--group", RECORDS_PANEL, "Read as a member of this consumer group, and commit its offsets.", "NAME"),
     ] = None,
     most: Annotated[
-        int | None,
-        option("--max", panel=RECORDS_PANEL, metavar="N", min=1, help="Maximum number of records; then stop."),
+        int | None, option("--max", RECORDS_PANEL, "Maximum number of records; then stop.", "N", min=1)
     ] = None,
     timeout: Annotated[
-        str | None,
-        option("--timeout", panel=RECORDS_PANEL, metavar="DURATION", help="Stop when no record came for this long."),
+        str | None, option("--timeout", RECORDS_PANEL, "Stop when no record came for this long.", "DURATION")
     ] = None,
     committed: Annotated[
         bool,
-        option(
-            "--read-committed/--read-uncommitted",
-            panel=RECORDS_PANEL,
-            help="Only records of committed transactions, or all.",
-        ),
+        option("--read-committed/--read-uncommitted", RECORDS_PANEL, "Only records of committed transactions, or all."),
     ] = True,
     current: Annotated[
-        bool,
-        option(
-            "--current", panel=RECORDS_PANEL, help="Read the topic's current generation; see millrace replay --help."
-        ),
+        bool, option("--current", RECORDS_PANEL, "Read the topic's current generation; see millrace replay --help.")
     ] = False,
     format_: Annotated[
         str,
         option(
             "--format",
-            panel=OUTPUT_PANEL,
-            metavar="FORMAT",
-            help="text: values as they are; json: values as JSON; record: with key, headers and position.",
+            OUTPUT_PANEL,
+            "text: values as they are; json: values as JSON; record: with key, headers and position.",
+            "FORMAT",
         ),
     ] = "text",
-    as_json: Annotated[bool, option("--json", panel=OUTPUT_PANEL, help="The same as --format record.")] = False,
-    keys: Annotated[
-        bool, option("--keys", panel=OUTPUT_PANEL, help="With --format text: print key, tab, value.")
-    ] = False,
+    as_json: Annotated[bool, option("--json", OUTPUT_PANEL, "The same as --format record.")] = False,
+    keys: Annotated[bool, option("--keys", OUTPUT_PANEL, "With --format text: print key, tab, value.")] = False,
     kafka: KafkaOptions,
 ) -> None:
     """Print the records of a topic until Ctrl-C, --max or --timeout."""

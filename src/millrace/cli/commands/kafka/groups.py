@@ -50,26 +50,12 @@ def describe(name: GroupName, kafka: KafkaOptions, as_json: AsJson = False) -> N
 def reset(
     name: GroupName,
     *,
-    topic: Annotated[
-        str,
-        option("--topic", panel=RECORDS_PANEL, metavar="TOPIC", help="The topic to move in.", show_default=False),
-    ],
+    topic: Annotated[str, option("--topic", RECORDS_PANEL, "The topic to move in.", "TOPIC", show_default=False)],
     to: Annotated[
-        str,
-        option(
-            "--to",
-            panel=RECORDS_PANEL,
-            metavar="POSITION",
-            show_default=False,
-            help="earliest, latest, an offset, or a time.",
-        ),
+        str, option("--to", RECORDS_PANEL, "earliest, latest, an offset, or a time.", "POSITION", show_default=False)
     ],
-    partition: Annotated[
-        int | None, option("--partition", panel=RECORDS_PANEL, metavar="N", min=0, help="Only this partition.")
-    ] = None,
-    dry_run: Annotated[
-        bool, option("--dry-run", panel=RECORDS_PANEL, help="Show what would change, and change nothing.")
-    ] = False,
+    partition: Annotated[int | None, option("--partition", RECORDS_PANEL, "Only this partition.", "N", min=0)] = None,
+    dry_run: Annotated[bool, option("--dry-run", RECORDS_PANEL, "Show what would change, and change nothing.")] = False,
     kafka: KafkaOptions,
     yes: Yes = False,
     as_json: AsJson = False,

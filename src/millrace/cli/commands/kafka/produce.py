@@ -31,84 +31,47 @@ def produce(
     file: Annotated[
         Path | None,
         option(
-            "--file",
-            "-f",
-            panel=_INPUT_PANEL,
-            metavar="FILE",
-            show_default="standard input",
-            help="A file with one record on each line.",
+            "--file -f", _INPUT_PANEL, "A file with one record on each line.", "FILE", show_default="standard input"
         ),
     ] = None,
-    key: Annotated[
-        str | None, option("--key", panel=_INPUT_PANEL, metavar="TEXT", help="The key of every record.")
-    ] = None,
+    key: Annotated[str | None, option("--key", _INPUT_PANEL, "The key of every record.", "TEXT")] = None,
     key_separator: Annotated[
-        str | None,
-        option("--key-separator", panel=_INPUT_PANEL, metavar="TEXT", help="Separates key and value in a line."),
+        str | None, option("--key-separator", _INPUT_PANEL, "Separates key and value in a line.", "TEXT")
     ] = None,
     header: Annotated[
-        list[str] | None,
-        option("--header", panel=_INPUT_PANEL, metavar="KEY=VALUE", help="A header; may be given several times."),
+        list[str] | None, option("--header", _INPUT_PANEL, "A header; may be given several times.", "KEY=VALUE")
     ] = None,
     null: Annotated[
-        str | None,
-        option("--null", panel=_INPUT_PANEL, metavar="TEXT", help="Send this value as null (deletes a key)."),
+        str | None, option("--null", _INPUT_PANEL, "Send this value as null (deletes a key).", "TEXT")
     ] = None,
-    raw: Annotated[
-        bool, option("--raw", panel=_INPUT_PANEL, help="Send bytes as they are; lines need not be UTF-8.")
-    ] = False,
+    raw: Annotated[bool, option("--raw", _INPUT_PANEL, "Send bytes as they are; lines need not be UTF-8.")] = False,
     partition: Annotated[
         int | None,
-        option(
-            "--partition",
-            panel=_DELIVERY_PANEL,
-            metavar="N",
-            min=0,
-            show_default="by key",
-            help="The partition to write to.",
-        ),
+        option("--partition", _DELIVERY_PANEL, "The partition to write to.", "N", min=0, show_default="by key"),
     ] = None,
     acks: Annotated[
-        str,
-        option("--acks", panel=_DELIVERY_PANEL, metavar="0|1|all", help="How many replicas must acknowledge a record."),
+        str, option("--acks", _DELIVERY_PANEL, "How many replicas must acknowledge a record.", "0|1|all")
     ] = "all",
     idempotence: Annotated[
         bool | None,
         option(
-            "--idempotence/--no-idempotence",
-            panel=_DELIVERY_PANEL,
-            show_default="on with --acks all",
-            help="Write no duplicates.",
+            "--idempotence/--no-idempotence", _DELIVERY_PANEL, "Write no duplicates.", show_default="on with --acks all"
         ),
     ] = None,
     compression: Annotated[
         str | None,
-        option(
-            "--compression",
-            panel=_DELIVERY_PANEL,
-            metavar="CODEC",
-            show_default="lz4",
-            help="none, gzip, snappy, lz4 or zstd.",
-        ),
+        option("--compression", _DELIVERY_PANEL, "none, gzip, snappy, lz4 or zstd.", "CODEC", show_default="lz4"),
     ] = None,
     transaction: Annotated[
-        bool, option("--transaction", panel=_DELIVERY_PANEL, help="Send all lines in one transaction.")
+        bool, option("--transaction", _DELIVERY_PANEL, "Send all lines in one transaction.")
     ] = False,
     transactional_id: Annotated[
-        str | None,
-        option(
-            "--transactional-id",
-            panel=_DELIVERY_PANEL,
-            metavar="ID",
-            help="The transactional id; implies --transaction.",
-        ),
+        str | None, option("--transactional-id", _DELIVERY_PANEL, "The transactional id; implies --transaction.", "ID")
     ] = None,
     abort: Annotated[
-        bool, option("--abort", panel=_DELIVERY_PANEL, help="Abort the transaction at the end, to see the effect.")
+        bool, option("--abort", _DELIVERY_PANEL, "Abort the transaction at the end, to see the effect.")
     ] = False,
-    timeout: Annotated[
-        str, option("--timeout", panel=_DELIVERY_PANEL, metavar="DURATION", help="Delivery timeout of a record.")
-    ] = "2m",
+    timeout: Annotated[str, option("--timeout", _DELIVERY_PANEL, "Delivery timeout of a record.", "DURATION")] = "2m",
     kafka: KafkaOptions,
 ) -> None:
     """Write lines from standard input or a file to a topic."""

@@ -26,32 +26,15 @@ _TOPIC_PANEL = "Topic"
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the topic.", show_default=False)]
 Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="The names of topics.", show_default=False)]
 Partitions = Annotated[
-    int | None,
-    option(
-        "--partitions",
-        panel=_TOPIC_PANEL,
-        metavar="N",
-        min=1,
-        show_default="the broker's",
-        help="Number of partitions.",
-    ),
+    int | None, option("--partitions", _TOPIC_PANEL, "Number of partitions.", "N", min=1, show_default="the broker's")
 ]
 Retention = Annotated[
-    str | None,
-    option(
-        "--retention",
-        panel=_TOPIC_PANEL,
-        metavar="DURATION",
-        help="How long records are kept, as 1h, 7d or forever.",
-    ),
+    str | None, option("--retention", _TOPIC_PANEL, "How long records are kept, as 1h, 7d or forever.", "DURATION")
 ]
 Configs = Annotated[
-    list[str] | None,
-    option("--config", panel=_TOPIC_PANEL, metavar="KEY=VALUE", help="A topic setting; may be given several times."),
+    list[str] | None, option("--config", _TOPIC_PANEL, "A topic setting; may be given several times.", "KEY=VALUE")
 ]
-Count = Annotated[
-    bool, option("--count", panel=OUTPUT_PANEL, help="Count the committed records as well, by reading all of them.")
-]
+Count = Annotated[bool, option("--count", OUTPUT_PANEL, "Count the committed records as well, by reading all of them.")]
 
 
 @app.command()
@@ -63,11 +46,11 @@ def create(
         int | None,
         option(
             "--replication",
-            panel=_TOPIC_PANEL,
-            metavar="N",
+            _TOPIC_PANEL,
+            "Number of replicas of each partition.",
+            "N",
             min=1,
             show_default="the broker's",
-            help="Number of replicas of each partition.",
         ),
     ] = None,
     retention: Retention = None,
@@ -86,9 +69,7 @@ def create(
 @app.command("list")
 def list_(
     *,
-    internal: Annotated[
-        bool, option("--internal", panel=OUTPUT_PANEL, help="Also list the internal topics of Kafka.")
-    ] = False,
+    internal: Annotated[bool, option("--internal", OUTPUT_PANEL, "Also list the internal topics of Kafka.")] = False,
     count: Count = False,
     as_json: AsJson = False,
     kafka: KafkaOptions,
@@ -163,8 +144,7 @@ def alter(
     retention: Retention = None,
     config: Configs = None,
     reset: Annotated[
-        list[str] | None,
-        option("--reset", panel=_TOPIC_PANEL, metavar="KEY", help="Reset a setting to the broker's default."),
+        list[str] | None, option("--reset", _TOPIC_PANEL, "Reset a setting to the broker's default.", "KEY")
     ] = None,
     kafka: KafkaOptions,
 ) -> None:

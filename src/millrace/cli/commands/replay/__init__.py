@@ -45,56 +45,47 @@ def replay(
         str | None,
         option(
             "--from",
-            panel=_REPLAY_PANEL,
-            metavar="POSITION",
-            help="Where to start: earliest, a time, '2h ago', or offsets as posts[0]@23,posts[1]@40.",
+            _REPLAY_PANEL,
+            "Where to start: earliest, a time, '2h ago', or offsets as posts[0]@23,posts[1]@40.",
+            "POSITION",
         ),
     ] = None,
     to: Annotated[
-        str | None,
-        option("--to", panel=_REPLAY_PANEL, metavar="POSITION", show_default="the newest record", help="Where to end."),
+        str | None, option("--to", _REPLAY_PANEL, "Where to end.", "POSITION", show_default="the newest record")
     ] = None,
-    resume: Annotated[bool, option("--resume", panel=_REPLAY_PANEL, help="Resume a replay that was stopped.")] = False,
+    resume: Annotated[bool, option("--resume", _REPLAY_PANEL, "Resume a replay that was stopped.")] = False,
     new: Annotated[
-        bool, option("--new", panel=_REPLAY_PANEL, help="Abandon a replay that was stopped, and start another.")
+        bool, option("--new", _REPLAY_PANEL, "Abandon a replay that was stopped, and start another.")
     ] = False,
     leave_out: Annotated[
         list[str] | None,
         option(
             "--leave-out",
-            panel=_REPLAY_PANEL,
-            metavar="CONNECTOR",
-            help="Leave out sinks that cannot have generations, as foreach; may be given several times.",
+            _REPLAY_PANEL,
+            "Leave out sinks that cannot have generations, as foreach; may be given several times.",
+            "CONNECTOR",
         ),
     ] = None,
     compare: Annotated[
-        bool,
-        option(
-            "--compare",
-            panel=_GENERATIONS_PANEL,
-            help="Show counts and keys that differ; exit code 1 if there are any.",
-        ),
+        bool, option("--compare", _GENERATIONS_PANEL, "Show counts and keys that differ; exit code 1 if there are any.")
     ] = False,
-    switch: Annotated[
-        bool, option("--switch", panel=_GENERATIONS_PANEL, help="Make the new generation the current one.")
-    ] = False,
+    switch: Annotated[bool, option("--switch", _GENERATIONS_PANEL, "Make the new generation the current one.")] = False,
     rollback: Annotated[
-        bool, option("--rollback", panel=_GENERATIONS_PANEL, help="Make the previous generation the current one.")
+        bool, option("--rollback", _GENERATIONS_PANEL, "Make the previous generation the current one.")
     ] = False,
-    list_: Annotated[bool, option("--list", panel=_GENERATIONS_PANEL, help="List the generations.")] = False,
+    list_: Annotated[bool, option("--list", _GENERATIONS_PANEL, "List the generations.")] = False,
     drop: Annotated[
-        int | None,
-        option("--drop", panel=_GENERATIONS_PANEL, metavar="N", min=1, help="Delete a generation permanently."),
+        int | None, option("--drop", _GENERATIONS_PANEL, "Delete a generation permanently.", "N", min=1)
     ] = None,
     generation: Annotated[
         int | None,
         option(
             "--generation",
-            panel=_GENERATIONS_PANEL,
-            metavar="N",
+            _GENERATIONS_PANEL,
+            "Which generation to compare or switch to.",
+            "N",
             min=1,
             show_default="the newest",
-            help="Which generation to compare or switch to.",
         ),
     ] = None,
     state: State = None,
