@@ -106,7 +106,7 @@ def test_dead_letters_of_a_real_time_query_have_one_of_their_own(offline_run: Ru
     (tmp_path / "p.yaml").write_text(COUNTED.replace("mode: update", "mode: update, trigger: realtime"))
     shown = offline_run("plan", "p.yaml", "--explain").out
     assert "real-time mode: chosen" in shown
-    assert "dead.lines  reads lines once more, each second, for its dead letters" in shown
+    assert "dead.lines  reads lines a second time, each second, for its dead letters" in shown
 
 
 def test_what_ran_goes_on(offline_run: Run, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_how_rocksdb_works_is_told_where_it_keeps_a_state(offline_run: Run, tmp_
 def test_a_quick_start_is_explained(offline_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran(tmp_path, COUNTED)
     shown = offline_run("plan", "p.yaml", "--explain").out
-    assert "an archive of its classes, made once (unless MILLRACE_ARCHIVE=off)" in shown
+    assert "an archive of its classes, created once (unless MILLRACE_ARCHIVE=off)" in shown
     monkeypatch.setenv("MILLRACE_ARCHIVE", "off")
     shown = offline_run("plan", "p.yaml", "--explain").out
     assert "archive" not in shown
