@@ -1,4 +1,4 @@
-"""What `check` must know of a connector, told by the connectors without Spark."""
+"""The facts that `check` asks of connectors, without Spark."""
 
 from __future__ import annotations
 

@@ -221,9 +221,9 @@ def maker(kind: str) -> Callable[..., tuple[str, dict[str, Any]]]:
     def picture(**options: Any) -> tuple[str, dict[str, Any]]:
         return kind, {name: value for name, value in options.items() if value is not None}
 
-    told = "\n".join(f"    {one.name}: {one.help}" for one in about.options)
+    options = "\n".join(f"    {option.name}: {option.help}" for option in about.options)
     picture.__name__ = picture.__qualname__ = kind
-    picture.__doc__ = f"{about.help}\n\n{told}\n"
+    picture.__doc__ = f"{about.help}\n\n{options}\n"
     keyword = inspect.Parameter.KEYWORD_ONLY
     picture.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [

@@ -40,7 +40,7 @@ class Query:
 
     @property
     def lasts(self) -> bool:
-        """Whether what it does outlives the run; a query that only draws begins anew each time."""
+        """Return whether its results outlive the run; a query that only has panels starts from scratch each time."""
         return bool(self.sinks) or self.dead_letter_source is not None
 
     @property

@@ -39,7 +39,7 @@ class Simple:
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """Exact numbers of so many digits, some of them after the point."""
+    """Exact numbers with a precision and a scale."""
 
     precision: int = 10
     scale: int = 0

@@ -1,4 +1,4 @@
-"""Spark's DDL for columns, read from sqlglot's tokens so that a mistake is told with its line and column."""
+"""Spark's DDL for columns, read from sqlglot's tokens so that a mistake has its line and column."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Static analysis of tables: the operators on a stream's way, as far as they can be told without Spark."""
+"""Static analysis of tables: the operators of each stream, as far as they are known without Spark."""

@@ -1,9 +1,9 @@
-"""The plan of a table that is a Python function: read from its syntax tree, never by calling it.
+"""The plan of a table that is a Python function, from its syntax tree; the function is never called.
 
-Only what is certain counts. What a helper function does, what stands in a branch, a column under a name that is
-computed: all of that makes the plan opaque, and `check --deep` finds the rest.
+- `python_plan` follows the DataFrames of the function from its parameters to its result.
+- The tables of PySpark's methods and functions say which operator each of them is.
 
-PySpark's methods and functions as far as a stream's plan depends on them.
+Helper functions, branches and computed column names make the plan opaque; `check --deep` finds the rest.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def event_of(node: ast.expr, watermark_columns: frozenset[str]) -> bool | None:
 
 
 def name_of(node: ast.expr) -> str | None:
-    """The name of a column, in small letters, when it can be told."""
+    """Return the name of a column in lower case; None if it is not known."""
     text = _text(node)
     if text is not None:
         return text.lower()
@@ -159,7 +159,7 @@ def ends_duplicates(plan: StreamPlan, node: ast.Call) -> bool | None:
 
 
 def ends_join(left: StreamPlan, right: StreamPlan, node: ast.Call) -> bool | None:
-    """Whether watermarks end the state of a join; a condition that is an expression cannot be told."""
+    """Return whether watermarks remove the state of a join; None if its condition is an expression."""
     if left.watermark_columns is None or right.watermark_columns is None:
         return None
     watermark_columns = left.watermark_columns | right.watermark_columns
@@ -235,7 +235,7 @@ class _Analysis:
                 self._branch(statement)
 
     def _branch(self, statement: ast.stmt) -> None:
-        """Whether any of this happens cannot be told."""
+        """Analyse statements that may not be executed."""
         self.certain = False
         for block in ("body", "orelse", "finalbody"):
             self.run(getattr(statement, block, []))

@@ -1,10 +1,8 @@
 """The plan of a table that is written in SQL.
 
-Joins that are written in SQL: their kind, and whether their condition bounds their state.
-
-The parts of a SELECT that make its plan: its own expressions, its aggregates, what it groups by.
-
-What the state of a SELECT is kept by and what it holds, as SQL in one form whatever the spelling.
+- `sql_plan` follows a query through its subqueries, joins, aggregations and set operations.
+- The kind of each join, and whether its condition bounds its state.
+- The keys and the values of each state as normalized SQL, for the comparison of two versions.
 """
 
 from __future__ import annotations

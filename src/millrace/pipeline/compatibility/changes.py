@@ -1,6 +1,7 @@
-"""What is different between a query that ran before and the one that the file describes now, and what that means.
+"""The changes between the snapshot of a query and its current definition, and their effects.
 
-Two versions of a table's SQL side by side.
+- `changes` compares sources, tables, state, sinks and trigger.
+- `only_filters_differ` compares two versions of a table's SQL.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _OPERAND = re.compile(r"'(?:[^']|'')*'|`[^`]+`|\b\d[\w.]*|\b[a-z_]\w*(?:\.[a-z_]
 
 
 def only_filters_differ(before: str, now: str) -> bool | None:
-    """Whether WHERE is all that differs between two plain SELECTs; None when they say the same."""
+    """Return whether two plain SELECTs differ only in WHERE; None if they are equal."""
     from sqlglot import exp
 
     try:
@@ -33,7 +34,7 @@ def only_filters_differ(before: str, now: str) -> bool | None:
 
 
 def skeleton(written: str) -> str:
-    """An expression without its columns and literals: what is left is certain, whatever a column is called."""
+    """Return an expression without its columns and literals, so that other names do not matter."""
     return _OPERAND.sub("?", written)
 
 
@@ -49,17 +50,17 @@ def _sql_text(tree: Any) -> str:
 
 
 COMPATIBLE, UNKNOWN, CHANGES_MEANING, INCOMPATIBLE = "new", "asks", "mixes", "breaks"
-_OF_COLUMNS = {"avro_schema", "format", "include", "schema"}
+_COLUMN_OPTIONS = {"avro_schema", "format", "include", "schema"}
 """Options of a source that decide which columns it has, and of which types."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One difference, and its effect.
+    """One difference and its effect, by its word in files and in `plan --json`.
 
     - `new`: the query resumes, and does something new
-    - `asks`: only Spark can tell whether it resumes
-    - `mixes`: its state fits, and holds what was computed otherwise; or its output goes on elsewhere
+    - `asks`: only Spark knows whether it resumes
+    - `mixes`: its state fits, and holds what was computed otherwise; or its output continues elsewhere
     - `breaks`: it cannot resume
     """
 
@@ -70,7 +71,7 @@ class Change:
 
 
 def changes(before: QuerySnapshot, now: QuerySnapshot) -> list[Change]:
-    """Every difference that can be told without Spark."""
+    """Return every difference that is found without Spark."""
     tables = list(_tables(before, now))
     found = [*_sources(before, now), *_state(before, now, changed=bool(tables)), *tables, *_sinks(before, now)]
     if before["trigger"] != now["trigger"]:
@@ -87,13 +88,13 @@ def _sources(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
                 INCOMPATIBLE, "source", f"{name} was {old['reads'] or 'elsewhere'}; now {new['reads'] or 'elsewhere'}"
             )
         for option in _different(old["options"], new["options"]):
-            was, given = (_told(one["options"].get(option)) for one in (old, new))
+            was, given = (_option_text(one["options"].get(option)) for one in (old, new))
             if option == "start":
                 yield Change(
                     COMPATIBLE, "source", f"{name}: start is now {given}; not used, since it reads on where it was"
                 )
             else:
-                effect = UNKNOWN if option in _OF_COLUMNS and _keeps(before, now) else COMPATIBLE
+                effect = UNKNOWN if option in _COLUMN_OPTIONS and _keeps(before, now) else COMPATIBLE
                 yield Change(effect, "source", f"{name}: {option} was {was}; now {given}")
         if old["watermark"] != new["watermark"]:
             yield Change(COMPATIBLE, "source", f"{name}: {_watermark(old, new)}")
@@ -104,7 +105,7 @@ def _sources(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
 
 
 def _keeps(before: QuerySnapshot, now: QuerySnapshot) -> bool:
-    """Whether there is, or may be, a state that a change could harm."""
+    """Return whether there is, or may be, state that a change could invalidate."""
     return bool(before["steps"] or now["steps"] or not (before["certain"] and now["certain"]))
 
 
@@ -161,7 +162,7 @@ def _above(said: QuerySnapshot, name: str) -> bool:
 
 
 def _state(before: QuerySnapshot, now: QuerySnapshot, *, changed: bool) -> Iterator[Change]:
-    """What the state is kept by and what it holds, where both are known for sure."""
+    """Yield changes of the keys and values of the state, where both are certain."""
     old, new = before["steps"], now["steps"]
     if not changed or not (before["certain"] and now["certain"]):
         return
@@ -174,7 +175,7 @@ def _state(before: QuerySnapshot, now: QuerySnapshot, *, changed: bool) -> Itera
 
 
 def _differing(old: QuerySnapshot, new: QuerySnapshot, part: str, noun: str) -> Iterator[Change]:
-    """Other functions, or another number of them, are certain; another name may be the same column."""
+    """Yield a change if functions or their number differ; another name may be the same column."""
     was, given = old[part], new[part]
     if was is None or given is None or list(map(skeleton, was)) == list(map(skeleton, given)):
         return
@@ -200,7 +201,7 @@ def _sinks(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
             yield Change(COMPATIBLE, "sink", f"{_sink_text(one)} is new: it gets what comes from now on")
         else:
             for option in _different(old[one]["options"], new[one]["options"]):
-                was, given = (_told(found[one]["options"].get(option)) for found in (old, new))
+                was, given = (_option_text(found[one]["options"].get(option)) for found in (old, new))
                 yield Change(COMPATIBLE, "sink", f"{_sink_text(one)}: {option} was {was}; now {given}")
     for one in old:
         if one not in new:
@@ -238,5 +239,5 @@ def _listed(found: list[str]) -> str:
     return ", ".join(found) or "none"
 
 
-def _told(value: Any) -> str:
+def _option_text(value: Any) -> str:
     return "not set" if value is None else repr(value)

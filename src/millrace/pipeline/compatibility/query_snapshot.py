@@ -1,4 +1,4 @@
-"""A query as it is remembered between runs: plain data that is compared with what the file says later."""
+"""A snapshot of a query: plain data that is saved at its start and compared with later definitions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from millrace.pipeline.python_source import function_tree
 from millrace.pipeline.secret import Secret
 
 STATEFUL = ("aggregate", "deduplicate", "within", "join", "state", "limit")
-"""The kinds of steps that keep something between batches."""
+"""The kinds of operators that keep state between batches."""
 
 QuerySnapshot = dict[str, Any]
-"""Part of what is remembered, as JSON has it."""
+"""A snapshot, or a part of it, as JSON."""
 
 
 def snapshot_query(pipeline: PipelineDef, query: Query, connectors: Connectors) -> QuerySnapshot:
-    """What the file says of a query; no secret is in it."""
+    """Return the snapshot of a query, without secrets."""
     names = pipeline.upstream(query.table)
     sources = [source for name in names if (source := pipeline.source(name))]
     tables = [table for name in names if (table := pipeline.table(name))]
@@ -44,8 +44,8 @@ def snapshot_query(pipeline: PipelineDef, query: Query, connectors: Connectors) 
 
 def _source(source: SourceDef, connectors: Connectors) -> QuerySnapshot:
     reads = ", ".join(connectors.source(source.connection, source.static).touches)
-    told = _connection(source.connection) | {"reads": reads}
-    return told | {"watermark": _watermark(source.watermark), "static": source.static}
+    snapshot = _connection(source.connection) | {"reads": reads}
+    return snapshot | {"watermark": _watermark(source.watermark), "static": source.static}
 
 
 def _sink(sink: SinkDef, connectors: Connectors) -> QuerySnapshot:
@@ -61,10 +61,13 @@ def _connection(connection: Connection) -> QuerySnapshot:
 
 
 def _table(table: TableDef) -> QuerySnapshot:
-    told: QuerySnapshot = {"watermark": _watermark(table.watermark), "sql": table.sql and without_secrets(table.sql)}
+    snapshot: QuerySnapshot = {
+        "watermark": _watermark(table.watermark),
+        "sql": table.sql and without_secrets(table.sql),
+    }
     if table.function is not None and table.sql is None:
-        told |= {"function": _digest(function_text(table.function)), "file": _digest(_file_text(table.function))}
-    return told
+        snapshot |= {"function": _digest(function_text(table.function)), "file": _digest(_file_text(table.function))}
+    return snapshot
 
 
 def _watermark(watermark: Watermark | None) -> list[Any] | None:
@@ -72,8 +75,8 @@ def _watermark(watermark: Watermark | None) -> list[Any] | None:
 
 
 def _operator(operator: Operator) -> QuerySnapshot:
-    told = {"kind": operator.kind, "what": operator.what, "table": operator.table, "join": operator.join}
-    return told | {"keys": _list(operator.keys), "values": _list(operator.values)}
+    snapshot = {"kind": operator.kind, "what": operator.what, "table": operator.table, "join": operator.join}
+    return snapshot | {"keys": _list(operator.keys), "values": _list(operator.values)}
 
 
 def _list(found: tuple[str, ...] | None) -> list[str] | None:
@@ -81,7 +84,7 @@ def _list(found: tuple[str, ...] | None) -> list[str] | None:
 
 
 def option_to_json(value: Any) -> Any:
-    """A value as JSON has it: a secret is hidden, code is told by its name."""
+    """Return a value for JSON: secrets are masked, functions become their names."""
     if isinstance(value, Secret):
         return "***"
     if isinstance(value, str):
@@ -96,7 +99,7 @@ def option_to_json(value: Any) -> Any:
 
 
 def function_text(function: Callable[..., Any]) -> str | None:
-    """The statements of a function, whatever their layout and comments; None when its file cannot be read."""
+    """Return the statements of a function without layout and comments; None if its file cannot be read."""
     tree = function_tree(function)
     if tree is None:
         return None
@@ -111,7 +114,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _file_text(function: Callable[..., Any]) -> str | None:
-    """The file of a function, whatever its layout: what the function calls may stand there."""
+    """Return the file of a function without layout: it may define what the function calls."""
     try:
         return ast.dump(ast.parse(read_limited(function.__code__.co_filename)))
     except (OSError, SyntaxError, ValueError):

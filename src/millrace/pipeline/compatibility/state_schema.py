@@ -1,4 +1,4 @@
-"""What a query keeps in its checkpoint, as Spark's plan tells it, and what must not change about it."""
+"""The schema of a query's state in its checkpoint, and the effect of its changes."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from typing import Any
 from millrace.pipeline.compatibility.changes import CHANGES_MEANING, COMPATIBLE, INCOMPATIBLE, Change
 
 Part = tuple[str, str]
-"""What something is, and its type."""
+"""An expression or a column, and its type."""
 
 _NAMES = {"aggregate": "an aggregation", "deduplicate": "a deduplication", "join": "a join", "state": "Python's state"}
 
 
 @dataclass(frozen=True)
 class StateOperator:
-    """One thing that keeps state: `aggregate`, `deduplicate`, `join`, `state` (by Python), or Spark's name for it."""
+    """A stateful operator: `aggregate`, `deduplicate`, `join`, `state` (by Python), or Spark's name for it."""
 
     kind: str
     keys: tuple[Part, ...] = ()
     values: tuple[Part, ...] = ()
     detail: str = ""
-    """What else must stay as it is: a join's type, a timeout."""
+    """What else must not change: the type of a join, a timeout."""
 
 
 @dataclass(frozen=True)
 class StateSchema:
-    """What must stay as it is for a checkpoint to be of use, and the columns, which may change."""
+    """What must not change for a checkpoint to be usable, and the columns, which may."""
 
     sources: tuple[str, ...]
     """The names of the streams that are read, in the order in which Spark numbers them."""
     operators: tuple[StateOperator, ...]
     columns: tuple[Part, ...]
     whole: bool = False
-    """Whether the state has all columns of the table, whoever reads them."""
+    """Whether the state has all columns of the table, also those that no operator reads."""
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the schema for JSON."""
         return asdict(self)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> StateSchema:
-        """From JSON."""
+    def of(cls, fields: Mapping[str, Any]) -> StateSchema:
+        """Return the schema from JSON."""
         operators = [
-            StateOperator(one["kind"], _parts(one["keys"]), _parts(one["values"]), one["detail"])
-            for one in told["operators"]
+            StateOperator(operator["kind"], _parts(operator["keys"]), _parts(operator["values"]), operator["detail"])
+            for operator in fields["operators"]
         ]
-        return cls(tuple(told["sources"]), tuple(operators), _parts(told["columns"]), told["whole"])
+        return cls(tuple(fields["sources"]), tuple(operators), _parts(fields["columns"]), fields["whole"])
 
 
 def state_differences(before: StateSchema, now: StateSchema) -> list[Change]:
-    """Every difference, with its effect."""
+    """Return every difference with its effect."""
     return [*_sources(before, now), *_operators(before, now), *_columns(before, now)]
 
 
@@ -74,12 +74,12 @@ def _operators(before: StateSchema, now: StateSchema) -> Iterator[Change]:
 
 
 def _compared(old: tuple[Part, ...], new: tuple[Part, ...], what: str, *, fixed: bool) -> Iterator[Change]:
-    """Types that differ cannot be read; a meaning that differs would be mixed with the new one."""
+    """Different types cannot be read; different expressions would be mixed with the new ones."""
     if old == new:
         return
     types = [kind for _, kind in old] == [kind for _, kind in new]
-    told = f"{what} were {_listed(old, types)}; now {_listed(new, types)}"
-    yield Change(CHANGES_MEANING if types or not fixed else INCOMPATIBLE, "state", told)
+    message = f"{what} were {_listed(old, types)}; now {_listed(new, types)}"
+    yield Change(CHANGES_MEANING if types or not fixed else INCOMPATIBLE, "state", message)
 
 
 def _columns(before: StateSchema, now: StateSchema) -> Iterator[Change]:
@@ -107,5 +107,5 @@ def _listed(parts: tuple[Part, ...], same_types: bool) -> str:
     return ", ".join(one if same_types else f"{one} {kind}" for one, kind in parts) or "none"
 
 
-def _parts(told: Any) -> tuple[Part, ...]:
-    return tuple((one, kind) for one, kind in told)
+def _parts(pairs: Any) -> tuple[Part, ...]:
+    return tuple((name, kind) for name, kind in pairs)

@@ -8,7 +8,7 @@
     sinks:
       - {from: tags, kafka: tags}
 
-Reading goes on after a mistake, so that all of them are told at once.
+Reading continues after a mistake, so that all of them are reported at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNKNOWN_WATERMARK = model.Watermark("", 0.0)
 
 
 def load_yaml(path: Path, connectors: Collection[str] = ()) -> model.PipelineDef:
-    """The pipeline of a YAML file; every mistake in it is told by one error."""
+    """Return the pipeline of a YAML file; raise one error with all its mistakes."""
     pipeline, problems = read_yaml(path, connectors)
     if pipeline is None or problems:
         raise InvalidDefinition.listing(str(path), problems)
