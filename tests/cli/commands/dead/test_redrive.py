@@ -113,7 +113,7 @@ def test_a_fix_that_fails_leaves_its_letter(run: Run, tmp_path: Path, topic: str
     )
     dry = run("dead", "redrive", pipeline, "--dry-run", "--fix", "mend.py:mend", code=1)
     assert f"{topic}[1]@2 is kept: ValueError: no two (mend.py:3)" in dry.err
-    assert f"4 letters, 1 stay, 3 to {topic}" in dry.err
+    assert f"4 letters, 1 kept, 3 to {topic}" in dry.err
     ran = run("dead", "redrive", pipeline, "--yes", "--fix", "mend.py:mend", code=1)
     assert f"{topic}[1]@2 is kept: ValueError: no two (mend.py:3)" in ran.err
     assert "3 sent again, 1 failed and are kept" in ran.err
