@@ -224,7 +224,7 @@ def test_a_question_that_takes_too_long_is_given_up_and_others_wait_their_turn(
         assert child.nice() == 10, "the pipeline goes first"
         group = Path(f"/proc/{child.pid}/autogroup")
         assert not group.exists() or group.read_text("ascii").endswith("nice 10\n")
-        with pytest.raises(NotReady, match="another question"):
+        with pytest.raises(NotReady, match="another query"):
             memory.ask("SELECT 1", 1)
         with pytest.raises(InputError, match="took longer than 2 s"):
             slow.result(60)

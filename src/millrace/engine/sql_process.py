@@ -1,13 +1,13 @@
 """The process that answers SQL over memory tables, and cannot reach anything else.
 
-`memory_sql` starts it with an empty environment. It keeps the latest copy of each table and answers every question in
-a child process of its own, which gives up all means before it reads the question:
+`memory_sql` starts it with an empty environment. It keeps the latest copy of each table and runs every query in a child
+process of its own, which drops its rights before it runs the query:
 
 - a new DuckDB database without access to files, network, extensions and Python variables; its configuration is locked;
-- no descriptor but the one of the answer, and no other can be opened: no file, no socket, no pipe;
+- no descriptor but that of the answer, and no other can be opened: no file, no socket, no pipe;
 - a limit on time (SIGALRM ends it, whatever it does), on memory and on the size of the answer; a low priority.
 
-So nothing that a question changes outlives its answer, and a question that crashes DuckDB ends only its own child.
+So nothing that a query changes outlives its answer, and a query that crashes DuckDB ends only its own child.
 
 Commands are JSON lines on standard input; a table's line is followed by an Arrow stream. Answers are JSON lines.
 """
@@ -32,19 +32,19 @@ import pyarrow as pa
 
 from millrace.services.parent_watchdog import die_with_parent
 
-_NICE = 10
-"""A tenth of the CPU of a busy machine: with less, a question would not be answered in time beside a catch-up."""
+_NICENESS = 10
+"""A tenth of the CPU of a busy machine: with less, queries would time out during a catch-up."""
 _DATABASE_MEMORY = "512MB"
-_CHILD_MEMORY_BYTES = 1024**3
-"""Address space that a question may add to what the process has: some allocations are outside DuckDB's own limit."""
-_MAX_EXACT_JSON = 2**63
-_QUESTIONS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI)
-"""Statements that give rows; PIVOT is a MULTI. Others would do no harm here, but would seem to have done something."""
+_MAX_CHILD_MEMORY_BYTES = 1024**3
+"""Address space that a query may add to that of the process: some allocations are outside DuckDB's own limit."""
+_MAX_JSON_INTEGER = 2**63
+_QUERY_TYPES = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI)
+"""Statements that return rows; PIVOT is a MULTI. Others would do no harm, but would seem to have had an effect."""
 
 
 @dataclass(frozen=True)
 class SqlQuestion:
-    """A text of SQL, and the limits of its answer."""
+    """A query in SQL, and the limits of its answer."""
 
     sql: str
     max_rows: int
@@ -53,7 +53,7 @@ class SqlQuestion:
 
 
 class SqlRefused(Exception):
-    """A question that is not asked of DuckDB, or whose answer is not given; `kind` says which."""
+    """A query that is not run, or whose answer is not returned; `kind` says why."""
 
     def __init__(self, kind: str, message: str = "") -> None:
         super().__init__(message)
@@ -62,12 +62,12 @@ class SqlRefused(Exception):
 
 def main() -> None:
     """Serve until standard input ends."""
-    os.nice(_NICE)
-    _write_to_kernel("autogroup", str(_NICE))  # by which Linux weighs sessions: the priority counts only within one
-    _write_to_kernel("oom_score_adj", "1000")  # when memory runs out, Linux ends this process, not the pipeline
+    os.nice(_NICENESS)
+    _write_to_kernel("autogroup", str(_NICENESS))  # Linux weighs sessions by it: the niceness counts only within one
+    _write_to_kernel("oom_score_adj", "1000")  # if memory runs out, Linux kills this process, not the pipeline
     pa.scalar(0, pa.timestamp("us", "UTC")).as_py()  # loads time zones: children cannot open files
     answers = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # the output of libraries is no answer
     tables: dict[str, pa.Table] = {}
     commands = sys.stdin.buffer
     while line := commands.readline():
@@ -91,15 +91,15 @@ def _empty(schema: str) -> pa.Table:
 
 
 def _answer_in_child(question: SqlQuestion, tables: dict[str, pa.Table], answers: int) -> None:
-    """Fork, let the child answer, and say why when it ended without an answer."""
+    """Fork, let the child answer, and report why if it ended without an answer."""
     child = os.fork()
     if child == 0:
         _answer_and_exit(question, tables, answers)
     _, status = os.waitpid(child, 0)
     if status == 0:
         return
-    ended = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    kind = "Timeout" if ended == signal.SIGALRM else "Crash"
+    signal_number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    kind = "Timeout" if signal_number == signal.SIGALRM else "Crash"
     _write_line({"kind": kind, "message": f"wait status {status}"}, answers)
 
 
@@ -112,7 +112,7 @@ def _answer_and_exit(question: SqlQuestion, tables: dict[str, pa.Table], answers
         database = _confined(tables)
         _write_line(_answer(database, question), answers, question.max_bytes)
         status = 0
-    except Exception as error:  # a defect, or no memory even for this: then the parent process says so
+    except Exception as error:  # a defect; if there is no memory even for this, the parent reports it
         _write_line({"kind": "Failure", "message": repr(error)}, answers)
         status = 0
     finally:
@@ -120,7 +120,7 @@ def _answer_and_exit(question: SqlQuestion, tables: dict[str, pa.Table], answers
 
 
 def _confined(tables: dict[str, pa.Table]) -> duckdb.DuckDBPyConnection:
-    """A database of these tables, in a process that can open nothing any more."""
+    """Return a database of these tables, and drop the rights of this process to open anything."""
     database = duckdb.connect(
         ":memory:",
         config={
@@ -148,10 +148,10 @@ def _confined(tables: dict[str, pa.Table]) -> duckdb.DuckDBPyConnection:
 
 
 def _limit_memory() -> None:
-    used = Path("/proc/self/statm")
-    if used.exists():  # elsewhere than on Linux, DuckDB's own limit and the time must do
-        most = int(used.read_text("ascii").split()[0]) * resource.getpagesize() + _CHILD_MEMORY_BYTES
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    memory = Path("/proc/self/statm")
+    if memory.exists():  # on other systems there are only DuckDB's own limit and the timeout
+        limit = int(memory.read_text("ascii").split()[0]) * resource.getpagesize() + _MAX_CHILD_MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _write_to_kernel(name: str, value: str) -> None:
@@ -174,12 +174,12 @@ def _rows(database: duckdb.DuckDBPyConnection, question: SqlQuestion) -> dict[st
     statements = database.extract_statements(question.sql)
     if len(statements) != 1:
         raise SqlRefused("Several" if statements else "Empty")
-    if statements[0].type not in _QUESTIONS:
+    if statements[0].type not in _QUERY_TYPES:
         raise SqlRefused("Statement", statements[0].type.name)
-    found = database.sql(question.sql)
-    if found is None:
+    relation = database.sql(question.sql)
+    if relation is None:
         raise SqlRefused("Statement", statements[0].type.name)
-    table = found.limit(question.max_rows + 1).to_arrow_table()
+    table = relation.limit(question.max_rows + 1).to_arrow_table()
     more, table = table.num_rows > question.max_rows, table.slice(0, question.max_rows)
     if table.nbytes > question.max_bytes:
         raise SqlRefused("Size")
@@ -202,7 +202,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _number(value: int) -> int | str:
-    return value if -_MAX_EXACT_JSON <= value < _MAX_EXACT_JSON else str(value)
+    return value if -_MAX_JSON_INTEGER <= value < _MAX_JSON_INTEGER else str(value)
 
 
 def _text(value: Any) -> str:
@@ -217,7 +217,7 @@ def _text(value: Any) -> str:
 
 def _write_line(answer: dict[str, Any], answers: int, max_bytes: int | None = None) -> None:
     encoded = orjson.dumps(answer)
-    if max_bytes and len(encoded) > max_bytes:  # JSON may be much larger than the columns were
+    if max_bytes and len(encoded) > max_bytes:  # JSON may be much larger than the columns
         encoded = orjson.dumps({"kind": "Size", "message": ""})
     line = memoryview(encoded + b"\n")
     while line:

@@ -25,7 +25,7 @@ def test_results_on_standard_output_and_questions_meanwhile(millrace: CommandLin
     assert process.stdout is not None
     assert any(b"|hello|2" in line for line in process.stdout)
     while not (told := millrace("query", "SELECT * FROM counts ORDER BY value", "--json", code=None)).stdout:
-        assert "nothing is in memory yet" in told.stderr  # the other sink was quicker
+        assert "no table is in memory yet" in told.stderr  # the other sink was quicker
     assert json.loads(told.stdout) == [{"value": "hello", "count": 2}, {"value": "world", "count": 1}]
     unknown = millrace("query", "SELECT * FROM conuts", code=2)
     assert "counts" in unknown.stderr
