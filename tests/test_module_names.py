@@ -25,9 +25,14 @@ def texts(source: Path) -> Iterator[str]:
             yield node.value
 
 
+def _sources() -> Iterator[Path]:
+    """The files of the package, without those that list names of older versions for old checkpoints."""
+    return (file for file in _PACKAGE.rglob("*.py") if "millrace.dstreams.kafka_inflow" not in file.read_text("utf-8"))
+
+
 def module_paths() -> list[str]:
     """Every dotted path below a package of Millrace; the names of topics, groups and settings have no such package."""
-    found = {path for file in _PACKAGE.rglob("*.py") for text in texts(file) for path in _MODULE_PATH.findall(text)}
+    found = {path for file in _sources() for text in texts(file) for path in _MODULE_PATH.findall(text)}
     return sorted(path for path in found if (_PACKAGE / path.split(".")[1]).is_dir())
 
 

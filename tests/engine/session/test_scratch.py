@@ -102,7 +102,7 @@ def test_the_next_one_removes_what_was_abandoned(place: Path) -> None:
 
 def test_a_child_keeps_it_when_its_parent_is_dead(place: Path) -> None:
     made = Scratch(place)
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[made.held])
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[made.lock_fd])
     made._lock.release()
     remove_abandoned(place)
     assert names(place) == [made.folder.name]
@@ -207,7 +207,7 @@ def test_a_machine_without_a_folder_for_temporary_files_will_do(place: Path, mon
 
 
 def test_a_folder_without_libraries_is_not_used(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "_forbids_libraries", lambda folder: folder == place)
+    monkeypatch.setattr(scratch, "_is_noexec", lambda folder: folder == place)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made = Scratch(place)
     assert made.folder.parent == tmp_path
