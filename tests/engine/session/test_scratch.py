@@ -247,7 +247,7 @@ def test_starts_and_removals_at_the_same_time(place: Path) -> None:
 
     def start() -> None:
         for _ in range(30):
-            folder, lock = scratch._made(place)
+            folder, lock = scratch._create(place)
             (folder / "file").write_text("mine")
             if not (folder / "file").exists():
                 failures.append(str(folder))
