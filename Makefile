@@ -65,6 +65,7 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/vocabulary.py
 	$(BIN)/python web/build.py lint
 
 format: setup
