@@ -26,7 +26,8 @@ from millrace.connectors.kafka import exactly_once
 from millrace.connectors.kafka.sink import KafkaSink
 from pyspark.cloudpickle import register_pickle_by_value
 
-FAULT, DRIVER, WRITE, INSIST = os.environ.get("FAULT"), os.getpid(), KafkaSink.write, TransactionalProducer._insist
+FAULT, DRIVER, WRITE = os.environ.get("FAULT"), os.getpid(), KafkaSink.write
+CALL_UNTIL_ANSWERED = TransactionalProducer._call_until_answered
 register_pickle_by_value(sys.modules[__name__])
 
 
@@ -36,16 +37,16 @@ def kill():
         signal.pause()
 
 
-def insist(producer, call):
+def call_or_die(producer, call):
     if call.__class__.__name__ != "partial" and call.__name__ == "commit_transaction":
         kill()
-    return INSIST(producer, call)
+    return CALL_UNTIL_ANSWERED(producer, call)
 
 
 class Killing(exactly_once.TransactionalWriter):
     def write(self, number, batches, *, repeated):
         if FAULT == "between a note and its commit" and number == 1:
-            TransactionalProducer._insist = insist
+            TransactionalProducer._call_until_answered = call_or_die
         return super().write(number, self.fatal(number, batches), repeated=repeated)
 
     def fatal(self, number, batches):

@@ -28,7 +28,7 @@ DYING = """
 import os, pickle, sys
 from millrace.clients.kafka.transactions import TransactionalProducer
 
-insist = TransactionalProducer._insist
+insist = TransactionalProducer._call_until_answered
 
 def die_before_the_commit(self, call):
     if getattr(call, "__name__", None) == "commit_transaction":
@@ -36,7 +36,7 @@ def die_before_the_commit(self, call):
     insist(self, call)
 
 if sys.argv[1] == "die":
-    TransactionalProducer._insist = die_before_the_commit
+    TransactionalProducer._call_until_answered = die_before_the_commit
 target, tasks = pickle.load(sys.stdin.buffer)
 for task, letters in tasks:
     writer = target.open(task)

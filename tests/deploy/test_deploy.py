@@ -24,7 +24,7 @@ from millrace.engine.session.spark_conf import PARTITIONS, spark_choices
 from millrace.pipeline.loading import load
 from millrace.pipeline.plan import make_plan, with_letters
 from millrace.services.jars import jar_sets
-from millrace.settings import PATIENCE
+from millrace.settings import STOP_TIMEOUT
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -153,7 +153,7 @@ def test_the_driver_may_do_what_it_must_and_has_time_to_end(driver: dict[str, An
     assert access["RoleBinding"]["subjects"][0]["name"] == access["ServiceAccount"]["metadata"]["name"]
     assert driver["account"] == access["ServiceAccount"]["metadata"]["name"]
     assert settings(driver)["spark.kubernetes.authenticate.executor.serviceAccountName"] == driver["account"]
-    assert driver["grace"] > PATIENCE.default
+    assert driver["grace"] > STOP_TIMEOUT.default
 
 
 def test_the_pipeline_in_the_manifest_is_the_example() -> None:

@@ -312,7 +312,7 @@ def test_a_second_copy_is_refused(cluster: Cluster, topic: str, run_pipeline: Ru
     send(cluster, topic, range(10))
     topics.ensure(cluster, "millrace.ledger", 50)
     with RunLease(cluster, "twice", "another-folder", "millrace.ledger") as first:
-        first.require()
+        first.join()
         with pytest.raises(StateMismatch, match="runs already"):
             run_pipeline(copy(topic, name="twice"), tmp_path)
     run_pipeline(copy(topic, name="twice"), tmp_path)

@@ -119,7 +119,7 @@ def test_copies_do_not_take_more_than_their_share_of_the_time(
     """Tables that have no room beside each other are not copied by turns as quickly as somebody asks."""
     put("others", ROOMS)
     monkeypatch.setattr(memory_sql, "_MAX_TABLES_BYTES", ROOMS.nbytes)
-    monkeypatch.setattr(memory_sql, "_COPY_SHARE", 1e9)
+    monkeypatch.setattr(memory_sql, "_COPY_PAUSE_FACTOR", 1e9)
     fresh = MemorySql()
     fresh.open()
     for name in ("rooms", "others"):
@@ -323,7 +323,7 @@ def test_its_thread_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_questions_beyond_those_that_may_wait_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_sql, "_MAX_ASKED", 1)
+    monkeypatch.setattr(memory_sql, "_MAX_PENDING", 1)
     memory = MemorySql()
     memory.open()
     with ThreadPoolExecutor(1) as pool:

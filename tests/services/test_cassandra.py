@@ -41,7 +41,7 @@ def test_a_killed_parent_takes_it_along_and_its_data_stays(folder: Path) -> None
         import time
         from pathlib import Path
         from millrace.services.cassandra import CassandraOptions, CassandraService
-        door = Service(Path({str(folder)!r}), Options(heap="256m")).start()
+        door = CassandraService(Path({str(folder)!r}), CassandraOptions(heap="256m")).start()
         copies = "{{'class': 'SimpleStrategy', 'replication_factor': 1}}"
         door.execute("CREATE KEYSPACE kept WITH replication = " + copies)
         door.execute("CREATE TABLE kept.t (k int PRIMARY KEY)")

@@ -96,7 +96,7 @@ def test_a_killed_parent_takes_the_broker_along(folder: Path) -> None:
         import time
         from pathlib import Path
         from millrace.services.kafka import KafkaCluster
-        Kafka(Path({str(folder)!r})).start()
+        KafkaCluster(Path({str(folder)!r})).start()
         print("up", flush=True)
         time.sleep(600)
     """)

@@ -18,7 +18,7 @@ import pytest
 from millrace.errors import DataDirInUse, DataDirMismatch, NoCluster, ServiceFailed
 from millrace.services import lifecycle
 from millrace.services.java import Java
-from millrace.services.lifecycle import Description, Embedded, PortTakenError, Tell, process_identity, stop_service
+from millrace.services.lifecycle import Description, Embedded, Notify, PortTakenError, process_identity, stop_service
 from millrace.services.process import Child, Identity
 
 SLEEP = "import sys, time; print(sys.argv[1]); time.sleep(600)"
@@ -67,7 +67,7 @@ class Sleeper(Embedded[Bed, str]):
     def client(self) -> str:
         return self.require_layout().address
 
-    def _start(self, java: Java, classpath: str, before: Bed | None, tell: Tell) -> None:
+    def _start(self, java: Java, classpath: str, before: Bed | None, notify: Notify) -> None:
         self.starts += 1
         self.layout = before or Bed(password="")
         program = SLEEP if not self.says else "import sys; sys.exit(sys.argv[2])"

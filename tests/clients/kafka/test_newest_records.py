@@ -29,6 +29,6 @@ def test_partitions_have_no_order_among_each_other(
 ) -> None:
     monkeypatch.setattr(compare, "committed_records", lambda *_: iter([records]))
     base, cluster = sqlite3.connect(":memory:"), SimpleNamespace()
-    loaded = compare._load(base, cluster, "a", "topic", newest=True, json=False, told=lambda _: None)  # type: ignore[arg-type]
+    loaded = compare._load(base, cluster, "a", "topic", newest=True, json=False, on_records=lambda _: None)  # type: ignore[arg-type]
     assert loaded == 2
     assert base.execute("SELECT value, n FROM a").fetchall() == [(newest, 2)]

@@ -21,7 +21,7 @@ def done(state: Path, batch: int) -> None:
 
 def noted(state: Path) -> str | None:
     found = recorded_start(state, "q")
-    return None if found is None else str(found.said["by"])
+    return None if found is None else str(found.snapshot["by"])
 
 
 def test_a_start_counts_when_it_has_done_a_batch(tmp_path: Path) -> None:

@@ -28,5 +28,5 @@ def test_a_context_that_spark_refuses_to_start_was_never_started(tmp_path: Path)
     run_status = RunStatus()
     guest = ProgramLauncher(run_status, master=None, settings={}, log=tmp_path / "log", output=OutputRouting())
     with pytest.raises(RuntimeError):
-        guest._listened(refuse)(cast("Any", Fresh("", None)))
+        guest._with_monitor(refuse)(cast("Any", Fresh("", None)))
     assert run_status.queries() == ()

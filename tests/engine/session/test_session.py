@@ -153,9 +153,9 @@ if "many" in sys.argv[2]:
 def test_an_accumulator_that_fails_is_told_and_a_stranger_is_not() -> None:
     told: list[object] = []
     server = SimpleNamespace(handle_error=lambda *request: told.append(request))
-    session._leave_strangers_out(SimpleNamespace(_accumulatorServer=server))  # type: ignore[arg-type]
+    session._silence_foreign_connections(SimpleNamespace(_accumulatorServer=server))  # type: ignore[arg-type]
     for error in (
-        ValueError(f"The value of the {session._STRANGER}."),
+        ValueError(f"The value of the {session._FOREIGN_CONNECTION}."),
         ConnectionResetError(),
         EOFError(),
         UnicodeDecodeError("utf-8", b"x", 0, 1, "what"),
@@ -196,7 +196,7 @@ def test_what_was_submitted_wins_over_what_is_chosen(monkeypatch: pytest.MonkeyP
     told = {"spark.master": "yarn", "spark.executor.memory": "7g", "spark.jars": "a.jar", "spark.own": "1"}
     opened: list[dict[str, str]] = []
     monkeypatch.setattr(session, "is_submitted", lambda: True)
-    monkeypatch.setattr(session, "submitted", lambda: told)
+    monkeypatch.setattr(session, "submitted_conf", lambda: told)
     monkeypatch.setattr(session, "_session", lambda settings, *_: opened.append(dict(settings)))
     monkeypatch.setattr(session, "equip_executors", lambda *_, **__: None)
     given = {"spark.executor.cores": "3", "spark.own": "2"}
