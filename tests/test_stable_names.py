@@ -148,7 +148,7 @@ LETTER = DeadLetter(
 Names = Mapping[str, Iterable[str]] | Iterable[str]
 
 
-def site(state: Path, **more: Any) -> RunContext:
+def context(state: Path, **more: Any) -> RunContext:
     """A place where connectors work; there is no Spark in it."""
     return RunContext(state, lambda: CLUSTER, pipeline="trending", name="posts", query="popular", **more)
 
@@ -374,17 +374,17 @@ def test_generations() -> None:
 
 def test_dead_topics_of_a_replay(tmp_path: Path) -> None:
     target = KafkaSource(topic=("posts",), schema="id string").dead_letter_target(
-        site(tmp_path, topic_suffix=mark_of(2))
+        context(tmp_path, topic_suffix=mark_of(2))
     )
     assert isinstance(target, KafkaDeadLetterTarget)
     assert target.dead_topic("posts") == "posts.g2.dead"
 
 
 def test_consumer_groups(tmp_path: Path) -> None:
-    sink = KafkaSink(topic="popular")._commit_ledger(site(tmp_path)).name
+    sink = KafkaSink(topic="popular")._commit_ledger(context(tmp_path)).name
     assert sink == "trending/popular/popular"
     assert (
-        KafkaSink(topic="popular")._commit_ledger(site(tmp_path, duplicate_index=1)).name
+        KafkaSink(topic="popular")._commit_ledger(context(tmp_path, duplicate_index=1)).name
         == "trending/popular/popular/1"
     )
     groups = {
@@ -438,7 +438,7 @@ def test_what_is_committed_beside_an_offset() -> None:
 
 def test_lineage_of_dead_letters(tmp_path: Path) -> None:
     reader = KafkaSource(topic=("posts",), schema="id string")
-    target = reader.dead_letter_target(site(tmp_path, state_id="state"))
+    target = reader.dead_letter_target(context(tmp_path, state_id="state"))
     assert isinstance(target, KafkaDeadLetterTarget)
     assert target.decoder_version == "1db555900e43"
 
@@ -483,7 +483,7 @@ def test_queries_have_the_names_of_their_checkpoints(tmp_path: Path) -> None:
 
 def test_files_of_the_state(tmp_path: Path) -> None:
     plan, state = plan_in(tmp_path), tmp_path / "state"
-    query, here = plan.queries[0], site(state)
+    query, here = plan.queries[0], context(state)
     with StateDir(state, plan.pipeline) as held:
         held.claim(plan, "cluster")
     record_start(state, query.name, snapshot_query(plan.pipeline, query, CONNECTORS), None)
@@ -531,9 +531,11 @@ def test_files_of_generations(tmp_path: Path) -> None:
 def test_files_of_dead_letters(tmp_path: Path) -> None:
     state = tmp_path / "pipelines/trending"
     folder = state / "dead/posts"
-    target = FilesSource(path="/data", schema="id string").dead_letter_target(site(state))
-    others = [SocketSource(address="127.0.0.1:1", schema="id string").dead_letter_target(site(state))]
-    others.append(KinesisSource(stream="posts", region="eu-west-1", schema="id string").dead_letter_target(site(state)))
+    target = FilesSource(path="/data", schema="id string").dead_letter_target(context(state))
+    others = [SocketSource(address="127.0.0.1:1", schema="id string").dead_letter_target(context(state))]
+    others.append(
+        KinesisSource(stream="posts", region="eu-west-1", schema="id string").dead_letter_target(context(state))
+    )
     assert isinstance(target, FolderDeadLetterTarget)
     assert {one.folder for one in (target, *others) if isinstance(one, FolderDeadLetterTarget)} == {folder}
     writer = target.open(WriterTask("id", 4, 3))

@@ -59,8 +59,8 @@ class Killing(exactly_once.TransactionalWriter):
             time.sleep(0.01)
 
 
-def write(self, frame, batch, site):
-    WRITE(self, frame, batch, site)
+def write(self, frame, batch, context):
+    WRITE(self, frame, batch, context)
     if FAULT == "after all commits":
         kill()
 

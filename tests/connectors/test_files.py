@@ -48,20 +48,20 @@ def test_a_full_disk_is_a_failure() -> None:
 def test_a_folder_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path) -> None:
     """Spark would skip the batches of a restored state folder by their numbers, whatever is in them."""
     nothing: Any = None
-    site = RunContext(tmp_path, nothing, pipeline="p", name="t", checkpoint=tmp_path / "checkpoint")
+    context = RunContext(tmp_path, nothing, pipeline="p", name="t", checkpoint=tmp_path / "checkpoint")
     sink, log, offsets = FilesSink(path=str(tmp_path / "out")), tmp_path / "out/_spark_metadata", "checkpoint/offsets"
     sink.require_new()
-    sink.require_newest(site)
+    sink.require_newest(context)
     log.mkdir(parents=True)
     for name in ("8", "9.compact", "10", ".10.crc"):
         (log / name).touch()
     (tmp_path / offsets).mkdir(parents=True)
     for batch in (9, 10):
         (tmp_path / offsets / str(batch)).touch()
-    sink.require_newest(site)
+    sink.require_newest(context)
     (tmp_path / offsets / "10").unlink()
     with pytest.raises(StateMismatch, match="holds batch 10, and the query has begun no more than 9"):
-        sink.require_newest(site)
+        sink.require_newest(context)
     with pytest.raises(StateMismatch):
         sink.require_new()
 
@@ -69,12 +69,12 @@ def test_a_folder_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize("url", ["hdfs:///out", "s3a://bucket", "s3a://bucket/out"])
 def test_any_url_that_hadoop_takes_can_be_written_to(url: str, tmp_path: Path) -> None:
     nothing: Any = None
-    site = RunContext(tmp_path, nothing, pipeline="p", name="t", checkpoint=tmp_path / "checkpoint")
+    context = RunContext(tmp_path, nothing, pipeline="p", name="t", checkpoint=tmp_path / "checkpoint")
     store, sink = Kept(), FilesSink(path=url)
     sink.require_new()  # before Spark is there
     with mounted(store):
         sink.require_new()
-        sink.require_newest(site)
+        sink.require_newest(context)
         store.files[f"{url}/_spark_metadata/3"] = b""
         if not url.startswith("hdfs:///"):  # whose that is only Hadoop knows
             with pytest.raises(StateMismatch):

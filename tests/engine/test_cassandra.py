@@ -161,12 +161,12 @@ def test_rows_of_a_batch_by_the_writer_alone(
     spark: SparkSession, cassandra: Cassandra, cluster: Cluster, keyspace: str, tmp_path: Path
 ) -> None:
     writer = CassandraSink(table=f"{keyspace}.t", create=True, key=("k",), clustering=("n desc",))
-    site = RunContext(
+    context = RunContext(
         tmp_path, lambda: cluster, pipeline="p", name="result", session=spark, cassandra=lambda: cassandra
     )
     frame = spark.range(1000).selectExpr("id % 7 AS k", "id AS n", "map('a', id) AS m").repartition(4)
     for batch in (0, 0, 1):
-        writer.write(writer.shape(frame), batch, site)
+        writer.write(writer.shape(frame), batch, context)
     found = rows(cassandra, f"SELECT k, n, m FROM {keyspace}.t")  # noqa: S608
     assert [(k, n, dict(m)) for k, n, m in found] == sorted(
         ((n % 7, n, {"a": n}) for n in range(1000)), key=lambda r: r[:2]

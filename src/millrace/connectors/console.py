@@ -55,13 +55,13 @@ class ConsoleSink(Sink):
     rows: int = option(20, "Maximum number of rows of a batch that are shown.", least=1)
     truncate: int = option(0, "Maximum number of characters of a value.", shown_default="whole")
 
-    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
+    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         """Print a batch."""
         shown = whole_batch(frame)._show_string(self.rows, self.truncate or False)
-        site.print_line(f"{site.name}, batch {batch}\n{shown.rstrip()}")
+        context.print_line(f"{context.name}, batch {batch}\n{shown.rstrip()}")
 
-    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
         """Batch by batch through us; in the modes that have no batches Spark prints by itself."""
-        if site.batches:
-            return super().stream(rows, site)
+        if context.batches:
+            return super().stream(rows, context)
         return rows.format("console").option("numRows", self.rows).option("truncate", bool(self.truncate))

@@ -145,17 +145,17 @@ class FilesSource(DecodedSource):
         carried = tuple(parse_schema(f"{name} {self.carried[name]}").fields[0] for name in self.include)
         return Schema((*own, *carried))
 
-    def prepare(self, site: RunContext) -> None:
+    def prepare(self, context: RunContext) -> None:
         """A folder that is followed is made if it is missing."""
-        if not site.static and not any(mark in self.path for mark in "*?[{:"):
+        if not context.static and not any(mark in self.path for mark in "*?[{:"):
             Path(self.path).mkdir(parents=True, exist_ok=True)
 
-    def resolved(self, site: RunContext) -> FilesSource:
+    def resolved(self, context: RunContext) -> FilesSource:
         """With the schema of the files that are there, if none was given."""
         if self.schema is not None or self.format == "text":
             return self
         try:
-            found = self._batch(site).load(self.path)
+            found = self._batch(context).load(self.path)
         except Exception as error:
             raise InputError(
                 f"the schema of {self.path} cannot be inferred",
@@ -168,11 +168,11 @@ class FilesSource(DecodedSource):
         """The folder."""
         return (_folder(self.path),)
 
-    def load(self, site: RunContext) -> DataFrame:
+    def load(self, context: RunContext) -> DataFrame:
         """Lines with the file they come from; csv, parquet and orc as Spark reads them."""
         from pyspark.sql import functions as F
 
-        reader = self._batch(site) if site.static else self._stream(site)
+        reader = self._batch(context) if context.static else self._stream(context)
         lines = self.format in ("json", "text")
         if not lines:
             corrupt = f", {_CORRUPT} string" if self.format == "csv" else ""
@@ -201,22 +201,22 @@ class FilesSource(DecodedSource):
         )
         return raw.withColumn("_bytes", line.cast("binary")), reason
 
-    def dead_letter_target(self, site: RunContext) -> DeadLetterTarget:
+    def dead_letter_target(self, context: RunContext) -> DeadLetterTarget:
         """A folder of the run."""
         names = parse_schema(self.schema).names if self.format == "csv" and self.header and self.schema else None
         files = FileSource(self.path, self.only, self.separator.join(names) if names else None)
-        return FolderDeadLetterTarget(site.state / "dead" / site.name, site.pipeline, site.name, files)
+        return FolderDeadLetterTarget(context.state / "dead" / context.name, context.pipeline, context.name, files)
 
-    def _batch(self, site: RunContext) -> DataFrameReader:
-        return site.spark.read.format(self.format).options(**self._options())
+    def _batch(self, context: RunContext) -> DataFrameReader:
+        return context.spark.read.format(self.format).options(**self._options())
 
-    def _stream(self, site: RunContext) -> DataStreamReader:
+    def _stream(self, context: RunContext) -> DataStreamReader:
         chosen: dict[str, Any] = {"cleanSource": {"keep": "off"}.get(self.after, self.after)}
         if self.archive:
             chosen["sourceArchiveDir"] = self.archive
         if self.max_files:
             chosen["maxFilesPerTrigger"] = self.max_files
-        return site.spark.readStream.format(self.format).options(**self._options(), **chosen)
+        return context.spark.readStream.format(self.format).options(**self._options(), **chosen)
 
     def _options(self) -> dict[str, Any]:
         chosen: dict[str, Any] = {"recursiveFileLookup": self.recursive}
@@ -268,12 +268,12 @@ class FilesSink(Sink):
                 hint="write to another folder, remove that one, or run with the --state that belongs to it",
             )
 
-    def require_newest(self, site: RunContext) -> None:
+    def require_newest(self, context: RunContext) -> None:
         """Raise when batches are committed that the query does not know: Spark would skip its own of those numbers."""
         written = self._committed()
-        if written is not None and written > site.newest_batch:
+        if written is not None and written > context.newest_batch:
             raise StateMismatch(
-                f"the folder {self.path} holds batch {written}, and the query has begun only {site.newest_batch}",
+                f"the folder {self.path} holds batch {written}, and the query has begun only {context.newest_batch}",
                 why="the state folder is older than what was written: another run has gone on with a copy of it, "
                 "or it was restored; Spark would skip what comes in batches of the same numbers",
                 hint="continue with the newest state folder; to start from scratch choose other folders for both",
@@ -291,27 +291,27 @@ class FilesSink(Sink):
         """A folder beside it."""
         return {"path": f"{self.path.rstrip('/')}.g{number}"}
 
-    def is_there(self, site: RunContext) -> bool:
+    def is_there(self, context: RunContext) -> bool:
         """Whether the folder has something in it."""
-        del site
+        del context
         folder = Path(self.path.removeprefix("file://"))
         return folder.is_dir() and any(folder.iterdir())
 
-    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
+    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         """Commit a batch to the folder's log, as Spark's streaming sink does; one that is there already is left."""
-        jvm: Any = site.spark._jvm
+        jvm: Any = context.spark._jvm
         execution, python = jvm.org.apache.spark.sql.execution, jvm.org.apache.spark.api.python.PythonUtils
         file_format = getattr(getattr(execution.datasources, self.format), _CLASSES[self.format])()
         columns, options = python.toSeq(list(self.partition_by)), python.toScalaMap(self._options())
-        session = site.spark._jsparkSession
+        session = context.spark._jsparkSession
         folder = self.path if ":" in self.path else str(Path(self.path).absolute())
         sink = execution.streaming.sinks.FileStreamSink(session, folder, file_format, columns, options)
         sink.addBatch(batch, frame._jdf)
 
-    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
         """Spark's own streaming sink, or the same for each batch."""
-        if site.checks_ownership_per_batch:
-            return super().stream(rows, site)
+        if context.checks_ownership_per_batch:
+            return super().stream(rows, context)
         written = rows.format(self.format).options(**self._options()).option("path", self.path)
         return written.partitionBy(*self.partition_by) if self.partition_by else written
 

@@ -45,20 +45,20 @@ class ForeachSink(Sink):
         if not callable(found) and not callable(getattr(found, "process", None)):
             yield OptionMistake("option.invalid", "foreach needs a function, or an object that has process(row)")
 
-    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
+    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         """Give a batch to the function; rows one by one where Spark keeps them."""
-        del site
+        del context
         found = _portable(self._found())
         if self.batch:
             found(whole_batch(frame), batch)
         else:
             frame.foreachPartition(_Partition(found, batch))
 
-    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
         """Spark's own foreach, which real-time mode knows."""
         return (
-            super().stream(rows, site)
-            if self.batch or site.checks_ownership_per_batch
+            super().stream(rows, context)
+            if self.batch or context.checks_ownership_per_batch
             else rows.foreach(_portable(self._found()))
         )
 

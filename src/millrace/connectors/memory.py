@@ -127,7 +127,7 @@ class MemorySink(Sink):
         """A table in memory."""
         return (f"the memory table {(self.name or table).lower()}",)  # to SQL, capitals make no difference
 
-    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
+    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         """Bring a batch to the driver."""
         rows: Any = frame.toArrow()
-        MEMORY.put(self.name or site.name, rows, batch, mode=site.mode, key=self.key, limit=self.rows)
+        MEMORY.put(self.name or context.name, rows, batch, mode=context.mode, key=self.key, limit=self.rows)

@@ -27,10 +27,10 @@ class RateSource(Source):
         """Always the same two."""
         return parse_schema("timestamp timestamp, value bigint")
 
-    def load(self, site: RunContext) -> DataFrame:
+    def load(self, context: RunContext) -> DataFrame:
         """The rows of Spark's source."""
         kind, counted = ("rate-micro-batch", "rowsPerBatch") if self.per_batch else ("rate", "rowsPerSecond")
-        reader = site.spark.readStream.format(kind).option(counted, self.rows)
+        reader = context.spark.readStream.format(kind).option(counted, self.rows)
         if self.partitions:
             reader = reader.option("numPartitions", self.partitions)
         return reader.load()

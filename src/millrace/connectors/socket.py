@@ -36,15 +36,17 @@ class SocketSource(DecodedSource):
         except InvalidOption as error:
             yield OptionMistake("option.invalid", error.message, hint=error.hint)
 
-    def load(self, site: RunContext) -> DataFrame:
+    def load(self, context: RunContext) -> DataFrame:
         """The lines as bytes, with the time of their arrival."""
         host, port = self._host_and_port()
-        reader = site.spark.readStream.format("socket").option("host", host).option("port", port)
+        reader = context.spark.readStream.format("socket").option("host", host).option("port", port)
         return reader.option("includeTimestamp", True).load().selectExpr("cast(value as binary) value", "timestamp")
 
-    def dead_letter_target(self, site: RunContext) -> DeadLetterTarget:
+    def dead_letter_target(self, context: RunContext) -> DeadLetterTarget:
         """A folder of the run."""
-        return FolderDeadLetterTarget(site.state / "dead" / site.name, pipeline=site.pipeline, source=site.name)
+        return FolderDeadLetterTarget(
+            context.state / "dead" / context.name, pipeline=context.pipeline, source=context.name
+        )
 
     def _host_and_port(self) -> tuple[str, int]:
         host, _, port = self.address.rpartition(":")

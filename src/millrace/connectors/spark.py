@@ -29,9 +29,9 @@ class SparkSource(Source):
         """Where the format's options say that it is."""
         return _place(self.format, self.more)
 
-    def load(self, site: RunContext) -> DataFrame:
+    def load(self, context: RunContext) -> DataFrame:
         """Its rows."""
-        reader = (site.spark.read if site.static else site.spark.readStream).format(self.format)
+        reader = (context.spark.read if context.static else context.spark.readStream).format(self.format)
         if self.schema:
             reader = reader.schema(self.schema)
         return reader.options(**self.more).load()
@@ -52,14 +52,14 @@ class SparkSink(Sink):
         del table
         return _place(self.format, self.more)
 
-    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
+    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         """Append a batch."""
-        del batch, site
+        del batch, context
         frame.write.format(self.format).options(**self.more).mode("append").save()
 
-    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
         """Spark's own way for the format."""
-        del site
+        del context
         return rows.format(self.format).options(**self.more)
 
 

@@ -120,11 +120,11 @@ class _EmptyTables(QueryTables):
     """The tables of a query over empty streams."""
 
     def _read(self, source: SourceDef) -> DataFrame:
-        site = replace(self._builder.context, name=source.name, static=source.static)
-        reader = reader_of(source).resolved(site)
+        context = replace(self._builder.context, name=source.name, static=source.static)
+        reader = reader_of(source).resolved(context)
         columns = reader.columns()
         if columns is None:
-            return with_watermark(_loaded(reader, site), source.watermark)
+            return with_watermark(_loaded(reader, context), source.watermark)
         spark = self._builder.spark
         ddl = columns.nullable().ddl()
         if source.static:
@@ -134,8 +134,8 @@ class _EmptyTables(QueryTables):
         return with_watermark(spark.readStream.schema(ddl).parquet(str(folder)), source.watermark)
 
 
-def _loaded(reader: Any, site: RunContext) -> DataFrame:
-    frame: DataFrame = reader.load(site)
+def _loaded(reader: Any, context: RunContext) -> DataFrame:
+    frame: DataFrame = reader.load(context)
     return frame
 
 

@@ -94,15 +94,15 @@ class FedTables(QueryTables):
         raise InvalidTest(f"the static source {source.name!r} has no rows", hint="give them in the first step")
 
     def _decoded_rows(self, source: SourceDef, reader: Source, raw: DataFrame) -> DataFrame:
-        site = replace(self._builder.context, name=source.name, static=source.static)
-        reader = reader.resolved(site)
+        context = replace(self._builder.context, name=source.name, static=source.static)
+        reader = reader.resolved(context)
         loaded = _loaded(reader, raw)
         if not isinstance(reader, MessageSource):
             return loaded
-        target = FolderDeadLetterTarget(site.state / "dead" / source.name, site.pipeline, source.name)
+        target = FolderDeadLetterTarget(context.state / "dead" / source.name, context.pipeline, source.name)
         when = reader.when_bad
         bad = BadRecordPolicy(
-            when, target if when == "dead_letter" else None, site.pipeline, source.name, static=source.static
+            when, target if when == "dead_letter" else None, context.pipeline, source.name, static=source.static
         )
         return good_rows(reader, loaded, bad)
 

@@ -44,11 +44,11 @@ def test_topics_are_read_in_bulk_where_enough_waits_or_comes(
     put(cluster, topic, 30)
     if not lately:
         monkeypatch.setattr("millrace.connectors.kafka.source._RECENT_S", 0.0)
-    site = RunContext(tmp_path, lambda: cluster, pipeline="p", name="s")
-    site = replace(site, next_offsets={(topic, number): read for number in range(3)} if read else {})
+    context = RunContext(tmp_path, lambda: cluster, pipeline="p", name="s")
+    context = replace(context, next_offsets={(topic, number): read for number in range(3)} if read else {})
     for worth, chosen in ((waits, True), (waits + 1, False)):
         monkeypatch.setattr("millrace.connectors.kafka.source.WORTHWHILE_RECORDS", worth)
-        assert in_bulk(KafkaSource(topic=(topic,), start=start, more={}), site) is chosen
+        assert in_bulk(KafkaSource(topic=(topic,), start=start, more={}), context) is chosen
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_clusters_with_tls_or_passwords_are_left_to_spark(
     secure = replace(cluster, options={"security.protocol": "SSL"})
     reader = KafkaSource(topic=("t",), more={})
     for one, chosen in ((cluster, True), (secure, False)):
-        site = RunContext(tmp_path, lambda own=one: own, pipeline="p", name="s")  # type: ignore[misc]
-        assert in_bulk(reader, site) is chosen
+        context = RunContext(tmp_path, lambda own=one: own, pipeline="p", name="s")  # type: ignore[misc]
+        assert in_bulk(reader, context) is chosen
     assert left_to_spark(reader, batches=False, part=False)
     assert left_to_spark(reader, batches=True, part=True)
     monkeypatch.setenv("MILLRACE_BULK_READER", "off")

@@ -274,25 +274,25 @@ def test_a_query_does_not_go_on_from_a_checkpoint_that_is_older_than_any_note(
     ledger: CommitLedger, tmp_path: Path
 ) -> None:
     """Also when the task that has noted the batch would have no rows: others would write what is there by it."""
-    site = RunContext(tmp_path, lambda: ledger.cluster, pipeline="p", name="t", query="q", checkpoint=tmp_path)
-    require_newest(site, ledger)  # nothing has begun
+    context = RunContext(tmp_path, lambda: ledger.cluster, pipeline="p", name="t", query="q", checkpoint=tmp_path)
+    require_newest(context, ledger)  # nothing has begun
     (tmp_path / "metadata").write_text(json.dumps({"id": QUERY}))
     (tmp_path / "offsets").mkdir()
     for batch in (5, 6):
         (tmp_path / "offsets" / str(batch)).write_text(f"v1 {batch}")
-    require_newest(site, ledger)
-    planned(ledger, 6, _plan_digest(site, 6), "a", repeated=False, task=3)
-    require_newest(site, ledger)
-    require_newest(replace(site, unfinished_batch=6), ledger)
+    require_newest(context, ledger)
+    planned(ledger, 6, _plan_digest(context, 6), "a", repeated=False, task=3)
+    require_newest(context, ledger)
+    require_newest(replace(context, unfinished_batch=6), ledger)
     (tmp_path / "offsets" / "6").write_text("planned otherwise")
-    require_newest(site, ledger)  # it is done, and a replay may have cut it back
+    require_newest(context, ledger)  # it is done, and a replay may have cut it back
     with pytest.raises(StateMismatch, match="already"):
-        require_newest(replace(site, unfinished_batch=6), ledger)
+        require_newest(replace(context, unfinished_batch=6), ledger)
     (tmp_path / "offsets" / "6").unlink()
     with pytest.raises(StateMismatch, match="already"):
-        require_newest(site, ledger)
+        require_newest(context, ledger)
     (tmp_path / "metadata").write_text(json.dumps({"id": "another"}))
-    require_newest(site, ledger)
+    require_newest(context, ledger)
 
 
 def test_notes_of_older_versions_say_no_plan() -> None:

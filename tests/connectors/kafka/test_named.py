@@ -27,8 +27,8 @@ TOPICS = ("c", "b.c", "c.d", "d", "c.0")
 
 
 def ledger(pipeline: str, query: str, topic: str, twin: int = 0) -> Any:
-    site: Any = RunContext(None, lambda: NOWHERE, pipeline=pipeline, name=query, query=query, duplicate_index=twin)  # type: ignore[arg-type]
-    return KafkaSink(topic=topic)._commit_ledger(site)
+    context: Any = RunContext(None, lambda: NOWHERE, pipeline=pipeline, name=query, query=query, duplicate_index=twin)  # type: ignore[arg-type]
+    return KafkaSink(topic=topic)._commit_ledger(context)
 
 
 def test_sinks_have_ids_and_groups_of_their_own() -> None:
@@ -40,8 +40,8 @@ def test_sinks_have_ids_and_groups_of_their_own() -> None:
 
 
 def test_a_topic_by_column_is_not_a_topic_of_that_name() -> None:
-    site: Any = RunContext(None, lambda: NOWHERE, pipeline="p", name="q", query="q")  # type: ignore[arg-type]
-    assert KafkaSink(topic_column="t")._commit_ledger(site).name != ledger("p", "q", "t").name
+    context: Any = RunContext(None, lambda: NOWHERE, pipeline="p", name="q", query="q")  # type: ignore[arg-type]
+    assert KafkaSink(topic_column="t")._commit_ledger(context).name != ledger("p", "q", "t").name
 
 
 def test_dead_letters_have_ids_and_groups_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,6 @@ def test_a_topic_is_needed() -> None:
 
 def test_sinks_whose_rows_name_their_topics_are_told_apart() -> None:
     """Of two with one name, the second would find its batch noted by the first, and write nothing."""
-    site = RunContext(Path(), lambda: Cluster("127.0.0.1:9"), pipeline="p", name="t", query="q")
+    context = RunContext(Path(), lambda: Cluster("127.0.0.1:9"), pipeline="p", name="t", query="q")
     sinks = [KafkaSink(topic=topic, topic_column=column) for topic in ("a", "b", "") for column in ("x", "y")]
-    assert len({one._commit_ledger(site).name for one in sinks}) == len(sinks)
+    assert len({one._commit_ledger(context).name for one in sinks}) == len(sinks)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FIRST = {"posts": {"0": 5}}
 
 
-def site(folder: Path, cluster: Any = None) -> RunContext:
+def context(folder: Path, cluster: Any = None) -> RunContext:
     checkpoint = folder / "checkpoints" / "q"
     return RunContext(folder, lambda: cluster, pipeline="p", name="s", query="q", checkpoint=checkpoint)
 
@@ -29,7 +29,7 @@ def plan_first_batch(folder: Path) -> None:
 
 
 def test_a_batch_that_comes_again_begins_where_it_did(tmp_path: Path) -> None:
-    own = site(tmp_path)
+    own = context(tmp_path)
     assert note_start(own, ["posts"], lambda: FIRST) == FIRST
     assert note_start(own, ["posts"], lambda: {"posts": {"0": 6}}) == {"posts": {"0": 6}}  # there was no batch yet
     plan_first_batch(tmp_path)
@@ -38,7 +38,7 @@ def test_a_batch_that_comes_again_begins_where_it_did(tmp_path: Path) -> None:
 
 def test_what_sparks_source_has_noted_counts(tmp_path: Path) -> None:
     plan_first_batch(tmp_path)
-    own = site(tmp_path)
+    own = context(tmp_path)
     assert noted_start(own, ["posts"]) is None
     note = tmp_path / "checkpoints" / "q" / "sources" / "0" / "0"
     note.parent.mkdir(parents=True)
@@ -48,7 +48,7 @@ def test_what_sparks_source_has_noted_counts(tmp_path: Path) -> None:
 
 
 def test_a_note_of_before_is_gone_where_sparks_source_begins(tmp_path: Path) -> None:
-    own = site(tmp_path)
+    own = context(tmp_path)
     note_start(own, ["posts"], lambda: FIRST)
     forget_start(own)
     plan_first_batch(tmp_path)
@@ -56,7 +56,7 @@ def test_a_note_of_before_is_gone_where_sparks_source_begins(tmp_path: Path) -> 
 
 
 def test_sparks_source_is_told_of_partitions_that_have_come_since(cluster: Cluster, topic: str, tmp_path: Path) -> None:
-    own = site(tmp_path, cluster)
+    own = context(tmp_path, cluster)
     note_start(own, [topic], lambda: {topic: {"0": 5}})
     plan_first_batch(tmp_path)
     options = KafkaSource(topic=(topic,), more={})._options(own)
@@ -67,4 +67,4 @@ def test_the_end_of_some_partitions(cluster: Cluster, topic: str, tmp_path: Path
     sink = KafkaRecordSink(SinkTarget(topic, cluster=lambda: cluster))
     sink.write([Record(b"x", partition=1)])
     sink.close()
-    assert pinned_ends(site(tmp_path), cluster, [(topic, 1)]) == {topic: {"1": 1}}
+    assert pinned_ends(context(tmp_path), cluster, [(topic, 1)]) == {topic: {"1": 1}}

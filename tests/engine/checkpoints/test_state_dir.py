@@ -73,7 +73,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def site() -> RunContext:
+def context() -> RunContext:
     """Of a run that has lost its state."""
     return RunContext(STORE, nobody, pipeline="p", name="rows", query="q", lock=Lost())
 
@@ -96,43 +96,43 @@ def refuses(each: Callable[[Any, int], None] | None) -> None:
         Connection("console"),
     ],
 )
-def test_a_batch_is_not_written_when_the_state_is_lost(connection: Connection, site: RunContext) -> None:
+def test_a_batch_is_not_written_when_the_state_is_lost(connection: Connection, context: RunContext) -> None:
     writer, mistakes = make_writer(connection)
     assert writer, mistakes
     rows = Rows()
-    writer.stream(rows, site)  # type: ignore[arg-type]
+    writer.stream(rows, context)  # type: ignore[arg-type]
     refuses(rows.each)
 
 
-def test_nor_in_transactions(site: RunContext) -> None:
+def test_nor_in_transactions(context: RunContext) -> None:
     writer, mistakes = make_writer(Connection("kafka", "out"))
     assert writer, mistakes
     assert writer.needs_single_writer
     rows = Rows()
-    writer.stream(rows, replace(site, cluster=lambda: Cluster("nowhere:9092")))  # type: ignore[arg-type]
+    writer.stream(rows, replace(context, cluster=lambda: Cluster("nowhere:9092")))  # type: ignore[arg-type]
     refuses(rows.each)
 
 
-def test_nor_by_several_sinks_or_by_none(site: RunContext) -> None:
+def test_nor_by_several_sinks_or_by_none(context: RunContext) -> None:
     writer, _ = make_writer(Connection("files", "s3a://runs/out"))
     assert writer
-    refuses(_MultiSink([(writer, site, None)]))  # type: ignore[list-item]
+    refuses(_MultiSink([(writer, context, None)]))  # type: ignore[list-item]
     rows = Rows()
-    shop = QueryBuilder(None, site)  # type: ignore[arg-type]
+    shop = QueryBuilder(None, context)  # type: ignore[arg-type]
     shop._discard(rows)  # type: ignore[arg-type]
     refuses(rows.each)
 
 
-def test_nor_is_a_query_started(site: RunContext) -> None:
+def test_nor_is_a_query_started(context: RunContext) -> None:
     """A start removes and writes files of the checkpoint."""
-    shop = QueryBuilder(None, site)  # type: ignore[arg-type]
+    shop = QueryBuilder(None, context)  # type: ignore[arg-type]
     with pytest.raises(StateMismatch):
         shop.start(None)  # type: ignore[arg-type]
 
 
-def test_on_a_disk_spark_writes_by_itself(site: RunContext) -> None:
+def test_on_a_disk_spark_writes_by_itself(context: RunContext) -> None:
     rows = Rows()
-    QueryBuilder(None, replace(site, state=Path()))._discard(rows)  # type: ignore[arg-type]
+    QueryBuilder(None, replace(context, state=Path()))._discard(rows)  # type: ignore[arg-type]
     assert rows.each is None
 
 

@@ -231,7 +231,7 @@ class Source(ABC):
         return None
 
     def resources(self) -> tuple[str, ...]:
-        """What it reads, as a sink would call what it writes; see `Writer.touches`."""
+        """Return what it reads, in the words of `Sink.resources`."""
         return ()
 
     def topics(self) -> tuple[str, ...]:

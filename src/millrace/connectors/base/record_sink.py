@@ -1,6 +1,6 @@
 """The contract of a sink for records, and where sinks are found.
 
-A sink is one file in this folder (or one entry point in the group `millrace.connectors`) that defines one
+A sink is one module of `millrace.connectors` (or one entry point in the group `millrace.connectors`) that defines one
 subclass of `RecordSink`. docs/extending.md shows a whole one.
 """
 

@@ -70,13 +70,13 @@ class CassandraSource(Source):
         """The table."""
         return (f"table {self.table}",)
 
-    def prepare(self, site: RunContext) -> None:
+    def prepare(self, context: RunContext) -> None:
         """The table must be there, with the columns that are named."""
-        self._wanted(require_table(site.cassandra(), self.table))
+        self._wanted(require_table(context.cassandra(), self.table))
 
-    def load(self, site: RunContext) -> DataFrame:
+    def load(self, context: RunContext) -> DataFrame:
         """Its rows, asked of Cassandra when Spark needs them."""
-        return self.rows(site.spark, site.cassandra())
+        return self.rows(context.spark, context.cassandra())
 
     def rows(self, spark: SparkSession, door: Cassandra) -> DataFrame:
         """The same for those who have a session and no pipeline."""
@@ -168,9 +168,9 @@ class CassandraSink(Sink):
         del table
         return (f"table {self.table}",)
 
-    def prepare(self, site: RunContext) -> None:
+    def prepare(self, context: RunContext) -> None:
         """Make the keyspace, or find the table; what the table lacks is seen when its columns are known."""
-        door = site.cassandra()
+        door = context.cassandra()
         if self.create:
             self._design.make_keyspace(door)
         found = look_up(door, self.table) if self.create else require_table(door, self.table)
@@ -181,14 +181,14 @@ class CassandraSink(Sink):
         """A table beside it."""
         return {"table": f"{self.table}_g{number}"}
 
-    def is_there(self, site: RunContext) -> bool:
+    def is_there(self, context: RunContext) -> bool:
         """Whether there is such a table."""
-        return look_up(site.cassandra(), self.table) is not None
+        return look_up(context.cassandra(), self.table) is not None
 
-    def prepare_like(self, other: Sink, site: RunContext) -> None:
+    def prepare_like(self, other: Sink, context: RunContext) -> None:
         """Make the table with the columns, the key and the settings of another; what the sink makes itself is left."""
-        if isinstance(other, CassandraSink) and not self.create and not self.is_there(site):
-            make_like(site.cassandra(), other.table, self.table)
+        if isinstance(other, CassandraSink) and not self.create and not self.is_there(context):
+            make_like(context.cassandra(), other.table, self.table)
 
     def shape(self, frame: DataFrame) -> DataFrame:
         """What Cassandra has no type for becomes text: structs (and what holds them) as JSON."""
@@ -209,24 +209,24 @@ class CassandraSink(Sink):
             shaped.append(column)
         return frame.select(*shaped)
 
-    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
+    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         """Write a batch; returns when every row is safe."""
         try:
-            self._write(frame, batch, site)
+            self._write(frame, batch, context)
         except MillraceError as error:
             raise to_transport(error) from None
 
-    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
         """Batch by batch; what does not fit is reported before the first one."""
-        self._fitted(rows._df.schema, site)
-        return super().stream(rows, site)
+        self._fitted(rows._df.schema, context)
+        return super().stream(rows, context)
 
-    def _write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
-        table = self._fitted(frame.schema, site)
+    def _write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
+        table = self._fitted(frame.schema, context)
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-        times = WriteTimestamps(times_path(site, self.table), str(query or ""))
+        times = WriteTimestamps(times_path(context, self.table), str(query or ""))
         work = Insertion(
-            site.cassandra(),
+            context.cassandra(),
             table,
             table.require(frame.schema),
             times.of(batch),
@@ -236,12 +236,12 @@ class CassandraSink(Sink):
             self.retry_timeout,
             self.nulls == "erase",
         )
-        counts = [row.rows for row in TaskPlan.of(frame.mapInArrow(work, INSERT_RESULT), site.task_inputs).run()]
+        counts = [row.rows for row in TaskPlan.of(frame.mapInArrow(work, INSERT_RESULT), context.task_inputs).run()]
         times.used(batch, max(counts, default=0) * len(counts))
 
-    def _fitted(self, rows: StructType, site: RunContext) -> CassandraTable:
+    def _fitted(self, rows: StructType, context: RunContext) -> CassandraTable:
         """The table, made if that is asked for, after a look at whether rows of a schema fit."""
-        door = site.cassandra()
+        door = context.cassandra()
         found = self._design.make(door, rows) if self.create else require_table(door, self.table)
         if self.key and not self.create:
             self._design.require_same_key(found)
@@ -259,9 +259,9 @@ class CassandraSink(Sink):
         )
 
 
-def times_path(site: RunContext, table: str) -> Path:
+def times_path(context: RunContext, table: str) -> Path:
     """Return the file that holds when each batch was first written to a table."""
-    return site.state / "cassandra" / f"{site.query or site.name}@{table}.json"
+    return context.state / "cassandra" / f"{context.query or context.name}@{table}.json"
 
 
 def _bad_name(name: str) -> Iterator[OptionMistake]:

@@ -266,52 +266,54 @@ def with_transactional_writer(frame: DataFrame, ledger: CommitLedger) -> DataFra
     return frame.mapInArrow(TransactionalWriter(ledger), "rows bigint")
 
 
-def write_batch(frame: DataFrame, batch: int, site: RunContext, ledger: CommitLedger) -> None:
+def write_batch(frame: DataFrame, batch: int, context: RunContext, ledger: CommitLedger) -> None:
     """Write a batch of a frame `with_transactional_writer`.
 
     A repeated batch leaves out the tasks that are committed, so it must have the same tasks as before.
     """
-    query = site.spark.sparkContext.getLocalProperty(QUERY_ID)
+    query = context.spark.sparkContext.getLocalProperty(QUERY_ID)
     if not query:
         raise RuntimeError("a batch of no query")
-    log = _batch_log(site, ledger)
+    log = _batch_log(context, ledger)
     last = log.last(query)
-    repeated = site.unfinished_batch == batch
-    tasks = TaskPlan.of(frame, site.task_inputs)
+    repeated = context.unfinished_batch == batch
+    tasks = TaskPlan.of(frame, context.task_inputs)
     started = StartedBatch.of(query, batch, tasks.inputs, ledger.ledger_id)
     if repeated and last:
         _require_same_tasks(last, started, ledger)
     # A repeated batch keeps the time of its first attempt: its commits may be as old.
     log.begin(last if repeated and last and last.has_same_tasks_as(started) else started)
-    tasks.finish({"query": query, "batch": batch, "repeated": repeated, "plan": _plan_digest(site, batch)})
+    tasks.finish({"query": query, "batch": batch, "repeated": repeated, "plan": _plan_digest(context, batch)})
 
 
-def require_newest(site: RunContext, ledger: CommitLedger) -> None:
+def require_newest(context: RunContext, ledger: CommitLedger) -> None:
     """Raise, before a query resumes, if batches are committed that its checkpoint has never planned.
 
     Each task checks its own commit as well. But a batch that is planned again may have its rows in other tasks, and a
     task whose own commit is old would write what another task has written.
     """
     ledger.read_ledger_id()
-    query = _query_id(site)
+    query = _query_id(context)
     if not query:
         return
-    newest = site.newest_batch
-    last = _batch_log(site, ledger).last(query)
-    plan = _plan_digest(site, newest) if site.unfinished_batch == newest else ""  # a finished one: its number will do
+    newest = context.newest_batch
+    last = _batch_log(context, ledger).last(query)
+    plan = (
+        _plan_digest(context, newest) if context.unfinished_batch == newest else ""
+    )  # a finished one: its number will do
     writer = TransactionalWriter(ledger, query, newest, True, plan)
     for commit in ledger.all_committed_batches(last.tasks if last else 1):
         writer._require_known(commit, repeated=True)
 
 
-def release_transactions(site: RunContext, ledger: CommitLedger) -> None:
+def release_transactions(context: RunContext, ledger: CommitLedger) -> None:
     """Abort what the tasks of an unfinished batch left open, by taking over their transactional ids.
 
     A task that Spark kills because another has failed cannot do so itself, and readers of committed records would wait
     for it. Only a run that still owns its pipeline's name may do this: it would abort the transactions of another run.
     """
-    last = _batch_log(site, ledger).last(_query_id(site))
-    if last is None or last.batch != site.unfinished_batch:
+    last = _batch_log(context, ledger).last(_query_id(context))
+    if last is None or last.batch != context.unfinished_batch:
         return
     deadline = time.monotonic() + _RELEASE_TIMEOUT_S
     for task in range(last.tasks):
@@ -321,22 +323,22 @@ def release_transactions(site: RunContext, ledger: CommitLedger) -> None:
         ledger.abort_open_transaction(task, left_s)
 
 
-def _batch_log(site: RunContext, ledger: CommitLedger) -> BatchLog:
-    return BatchLog(batches_path(site, ledger.name))
+def _batch_log(context: RunContext, ledger: CommitLedger) -> BatchLog:
+    return BatchLog(batches_path(context, ledger.name))
 
 
-def batches_path(site: RunContext, sink: str) -> Path:
+def batches_path(context: RunContext, sink: str) -> Path:
     """Return the file that holds the batch a sink has started last."""
-    return site.state / "sinks" / f"{site.query}-{sha256(sink.encode()).hexdigest()[:12]}.json"
+    return context.state / "sinks" / f"{context.query}-{sha256(sink.encode()).hexdigest()[:12]}.json"
 
 
-def _query_id(site: RunContext) -> str:
-    return query_id(site.checkpoint) if site.checkpoint else ""
+def _query_id(context: RunContext) -> str:
+    return query_id(context.checkpoint) if context.checkpoint else ""
 
 
-def _plan_digest(site: RunContext, batch: int) -> str:
+def _plan_digest(context: RunContext, batch: int) -> str:
     """Return a digest of what Spark wrote when it planned a batch: its offsets, and when that was."""
-    plan = planned_batch(site.checkpoint, batch) if site.checkpoint else b""
+    plan = planned_batch(context.checkpoint, batch) if context.checkpoint else b""
     return sha256(plan).hexdigest()[:12] if plan else ""
 
 

@@ -136,44 +136,44 @@ class KafkaSink(Sink):
         """With transactions."""
         return self.guarantee == "exactly-once"
 
-    def prepare(self, site: RunContext) -> None:
+    def prepare(self, context: RunContext) -> None:
         """Make the topic if it is missing."""
         if self.topic:
-            ensure_topic(site, self.topic)
-        if self.needs_single_writer and site.batches:
-            self._commit_ledger(site).prepare()
+            ensure_topic(context, self.topic)
+        if self.needs_single_writer and context.batches:
+            self._commit_ledger(context).prepare()
 
-    def require_newest(self, site: RunContext) -> None:
+    def require_newest(self, context: RunContext) -> None:
         """What its transactions have noted is known to the checkpoint."""
-        if self.needs_single_writer and site.batches:
+        if self.needs_single_writer and context.batches:
             from millrace.connectors.kafka.exactly_once import require_newest
 
-            ledger = self._commit_ledger(site)
+            ledger = self._commit_ledger(context)
             try:
-                require_newest(site, ledger)
+                require_newest(context, ledger)
             except KafkaException as error:
                 raise ledger.problem(error) from error
 
-    def release(self, site: RunContext) -> None:
+    def release(self, context: RunContext) -> None:
         """End the transactions of a batch that is not done."""
-        if self.needs_single_writer and site.batches:
+        if self.needs_single_writer and context.batches:
             from millrace.connectors.kafka.exactly_once import release_transactions
 
-            release_transactions(site, self._commit_ledger(site))
+            release_transactions(context, self._commit_ledger(context))
 
     def in_generation(self, number: int) -> Mapping[str, Any] | None:
         """A topic beside it; not where rows name their topics themselves."""
         return None if self.topic_column else {"topic": f"{self.topic}.g{number}"}
 
-    def is_there(self, site: RunContext) -> bool:
+    def is_there(self, context: RunContext) -> bool:
         """Whether there is such a topic."""
-        return self.topic in site.cluster().connect().topics
+        return self.topic in context.cluster().connect().topics
 
-    def prepare_like(self, other: Sink, site: RunContext) -> None:
+    def prepare_like(self, other: Sink, context: RunContext) -> None:
         """Make the topic with the partitions, the copies and the settings of another."""
-        cluster = site.cluster()
+        cluster = context.cluster()
         like = other.topic if isinstance(other, KafkaSink) else ""
-        if like not in cluster.connect().topics or self.is_there(site):
+        if like not in cluster.connect().topics or self.is_there(context):
             return
         (found,) = topics.describe(cluster, [like])
         topics.create(cluster, self.topic, len(found.partitions), found.replication, found.configs)
@@ -196,55 +196,60 @@ class KafkaSink(Sink):
         shaped += [frame[self.headers].alias("headers")] if self.headers else []
         return frame.select(*shaped)
 
-    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
+    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         """Write a batch, in transactions or with Spark's Kafka sink."""
         if self.needs_single_writer:
             from millrace.connectors.kafka.exactly_once import with_transactional_writer, write_batch
 
-            ledger = self._commit_ledger(site)
+            ledger = self._commit_ledger(context)
             try:
                 write_batch(
-                    frame if site.writer_in_plan else with_transactional_writer(frame, ledger), batch, site, ledger
+                    frame if context.writer_in_plan else with_transactional_writer(frame, ledger),
+                    batch,
+                    context,
+                    ledger,
                 )
             except KafkaException as error:
                 raise to_transport(ledger.problem(error)) from error
             except MillraceError as error:
                 raise to_transport(error) from None
         else:
-            frame.write.format("kafka").options(**self._options(site)).save()
+            frame.write.format("kafka").options(**self._options(context)).save()
 
-    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
         """Batch by batch; or Spark's own streaming sink, which is all that real-time mode knows."""
-        if site.checks_ownership_per_batch and not self.needs_single_writer:
-            return super().stream(rows, site)
-        if self.needs_single_writer and site.batches:
+        if context.checks_ownership_per_batch and not self.needs_single_writer:
+            return super().stream(rows, context)
+        if self.needs_single_writer and context.batches:
             from millrace.connectors.kafka.exactly_once import with_transactional_writer
 
             return super().stream(
-                with_transactional_writer(rows._df, self._commit_ledger(site)).writeStream,
-                replace(site, writer_in_plan=True),
+                with_transactional_writer(rows._df, self._commit_ledger(context)).writeStream,
+                replace(context, writer_in_plan=True),
             )
-        return rows.format("kafka").options(**self._options(site))
+        return rows.format("kafka").options(**self._options(context))
 
-    def _commit_ledger(self, site: RunContext) -> CommitLedger:
+    def _commit_ledger(self, context: RunContext) -> CommitLedger:
         where = f"{self.topic}={self.topic_column}" if self.topic_column else self.topic
         name = "/".join(
             (
-                site.pipeline,
-                site.query or site.name,
+                context.pipeline,
+                context.query or context.name,
                 where,
-                *((str(site.duplicate_index),) if site.duplicate_index else ()),
+                *((str(context.duplicate_index),) if context.duplicate_index else ()),
             )
         )
-        return CommitLedger(site.cluster(), name, self.topic or None, site.create_topics, in_our_names(self.config))
+        return CommitLedger(
+            context.cluster(), name, self.topic or None, context.create_topics, in_our_names(self.config)
+        )
 
-    def _options(self, site: RunContext) -> dict[str, str]:
-        cluster = site.cluster()
+    def _options(self, context: RunContext) -> dict[str, str]:
+        cluster = context.cluster()
         return {
             "kafka.bootstrap.servers": cluster.bootstrap,
             "kafka.acks": "all",
             # Without batches each row leaves at once: there is nothing to gather, and little to compress.
-            **({"kafka.compression.type": "lz4"} if site.batches else {"kafka.linger.ms": "0"}),
+            **({"kafka.compression.type": "lz4"} if context.batches else {"kafka.linger.ms": "0"}),
             **({"topic": self.topic} if self.topic and not self.topic_column else {}),
             **({"includeHeaders": "true"} if self.headers else {}),
             **{f"kafka.{name}": value for name, value in cluster.java_properties().items()},

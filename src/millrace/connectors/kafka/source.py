@@ -118,27 +118,27 @@ class KafkaSource(DecodedSource):
                 hint = "write earliest, latest, 2026-05-01T12:00:00Z, 1h ago, or offsets as {posts: {0: 23}}"
                 yield OptionMistake("option.invalid", f"kafka cannot start at {self.start!r}", "start", hint)
 
-    def prepare(self, site: RunContext) -> None:
+    def prepare(self, context: RunContext) -> None:
         """Make the topics that are missing, and those of the dead letters."""
         for name in self.topics():
-            ensure_topic(site, name)
+            ensure_topic(context, name)
         if self.keeps_dead_letters:
-            self._prepare_dead(site)
+            self._prepare_dead(context)
 
-    def _prepare_dead(self, site: RunContext) -> None:
-        cluster = site.cluster()
-        if site.create_topics:
-            names = self._graves(site, cluster)
-            KafkaDeadLetterTarget(cluster, site.pipeline, site.name, names).prepare(self.topics_now(cluster))
+    def _prepare_dead(self, context: RunContext) -> None:
+        cluster = context.cluster()
+        if context.create_topics:
+            names = self._graves(context, cluster)
+            KafkaDeadLetterTarget(cluster, context.pipeline, context.name, names).prepare(self.topics_now(cluster))
             return
         for name in self.topics_now(cluster):
-            topics.require(cluster.connect(), dead_topic(f"{name}{site.topic_suffix}"))
+            topics.require(cluster.connect(), dead_topic(f"{name}{context.topic_suffix}"))
 
-    def _graves(self, site: RunContext, cluster: Cluster) -> dict[str, str]:
+    def _graves(self, context: RunContext, cluster: Cluster) -> dict[str, str]:
         """The topics of dead letters that have other names than usual."""
         return (
-            {name: dead_topic(f"{name}{site.topic_suffix}") for name in self.topics_now(cluster)}
-            if site.topic_suffix
+            {name: dead_topic(f"{name}{context.topic_suffix}") for name in self.topics_now(cluster)}
+            if context.topic_suffix
             else {}
         )
 
@@ -150,34 +150,34 @@ class KafkaSource(DecodedSource):
         """As the pipeline says."""
         return self.topic or tuple(self.partitions or ())
 
-    def load(self, site: RunContext) -> DataFrame:
+    def load(self, context: RunContext) -> DataFrame:
         """The rows of Spark's Kafka source, or the same in columns."""
-        return self.opened(site, None)[0]
+        return self.opened(context, None)[0]
 
-    def opened(self, site: RunContext, decoding: RecordDecoder | None) -> tuple[DataFrame, bool]:
+    def opened(self, context: RunContext, decoding: RecordDecoder | None) -> tuple[DataFrame, bool]:
         """In bulk, decoded where they are read."""
-        if not in_bulk(self, site):
-            return self._by_sparks_source(site), False
+        if not in_bulk(self, context):
+            return self._by_sparks_source(context), False
         if decoding:
-            return bulk_rows(self, site, decoding.needs, decoding.ddl, decoding), True
-        return bulk_rows(self, site, tuple(_RAW), ", ".join(f"{name} {kind}" for name, kind in _RAW.items())), False
+            return bulk_rows(self, context, decoding.needs, decoding.ddl, decoding), True
+        return bulk_rows(self, context, tuple(_RAW), ", ".join(f"{name} {kind}" for name, kind in _RAW.items())), False
 
-    def _by_sparks_source(self, site: RunContext) -> DataFrame:
-        rows = site.spark.readStream.format("kafka").options(**self._options(site)).load().select(*_RAW)
-        return site.offset_range.part(rows, site.name) if site.offset_range else rows
+    def _by_sparks_source(self, context: RunContext) -> DataFrame:
+        rows = context.spark.readStream.format("kafka").options(**self._options(context)).load().select(*_RAW)
+        return context.offset_range.part(rows, context.name) if context.offset_range else rows
 
-    def dead_letter_target(self, site: RunContext) -> KafkaDeadLetterTarget:
+    def dead_letter_target(self, context: RunContext) -> KafkaDeadLetterTarget:
         """Return the dead letter topics: the letters of `t` go to `t.dead`."""
         other = () if self.decoder == "arrow" else (self.decoder,)
-        judged = repr((site.state_id, self.format, self.schema, self.included, self.more, *other))
+        judged = repr((context.state_id, self.format, self.schema, self.included, self.more, *other))
         lineage = sha256(judged.encode()).hexdigest()[:12]
         return KafkaDeadLetterTarget(
-            site.cluster(),
-            site.pipeline,
-            site.name,
-            self._graves(site, site.cluster()),
+            context.cluster(),
+            context.pipeline,
+            context.name,
+            self._graves(context, context.cluster()),
             decoder_version=lineage,
-            create=bool(self.pattern and site.create_topics),
+            create=bool(self.pattern and context.create_topics),
         )
 
     @property
@@ -201,8 +201,8 @@ class KafkaSource(DecodedSource):
             numbers = {name: [one for one in numbers.get(name, ()) if one in self.partitions[name]] for name in found}
         return [(name, number) for name in found for number in numbers[name]]
 
-    def _options(self, site: RunContext) -> dict[str, str]:
-        cluster = site.cluster()
+    def _options(self, context: RunContext) -> dict[str, str]:
+        cluster = context.cluster()
         chosen = {
             "kafka.bootstrap.servers": cluster.bootstrap,
             "kafka.isolation.level": self.isolation,
@@ -212,9 +212,9 @@ class KafkaSource(DecodedSource):
             **{f"kafka.{name}": value for name, value in cluster.java_properties().items()},
             **{f"kafka.{name}": str(value) for name, value in (self.config or {}).items()},
             **self._subscription(),
-            **self._beginning(site, cluster),
+            **self._beginning(context, cluster),
         }
-        most = self.max_per_batch or (site.offset_range.most if site.offset_range else None)
+        most = self.max_per_batch or (context.offset_range.most if context.offset_range else None)
         if most:
             chosen["maxOffsetsPerTrigger"] = str(most)
         if self.min_tasks:
@@ -228,17 +228,17 @@ class KafkaSource(DecodedSource):
             return {"assign": json.dumps({name: list(numbers) for name, numbers in self.partitions.items()})}
         return {"subscribe": ",".join(self.topic)}
 
-    def _beginning(self, site: RunContext, cluster: Cluster) -> dict[str, str]:
-        if known := noted_start(site, self.topics_now(cluster)):
+    def _beginning(self, context: RunContext, cluster: Cluster) -> dict[str, str]:
+        if known := noted_start(context, self.topics_now(cluster)):
             every = by_topic(dict.fromkeys(self.places_now(cluster), _EARLIEST))
             return {"startingOffsets": json.dumps({name: each | known.get(name, {}) for name, each in every.items()})}
-        forget_start(site)
-        if site.offset_range and site.offset_range.knows(self.topics_now(cluster)):
-            return {"startingOffsets": json.dumps(site.offset_range.starting(self.places_now(cluster)))}
+        forget_start(context)
+        if context.offset_range and context.offset_range.knows(self.topics_now(cluster)):
+            return {"startingOffsets": json.dumps(context.offset_range.starting(self.places_now(cluster)))}
         if self.start == "earliest":
             return {"startingOffsets": "earliest"}
         if self.start == "latest":
-            return {"startingOffsets": json.dumps(pinned_ends(site, cluster, self.places_now(cluster)))}
+            return {"startingOffsets": json.dumps(pinned_ends(context, cluster, self.places_now(cluster)))}
         if isinstance(self.start, str):
             moment = int(parse_time(self.start).timestamp() * 1000)
             return {"startingTimestamp": str(moment), "startingOffsetsByTimestampStrategy": "latest"}
@@ -258,30 +258,30 @@ def left_to_spark(reader: KafkaSource, *, batches: bool, part: bool) -> str:
     return next((why for holds, why in reasons if holds), "")
 
 
-def in_bulk(reader: KafkaSource, site: RunContext) -> bool:
+def in_bulk(reader: KafkaSource, context: RunContext) -> bool:
     """Return whether the bulk source reads the topics instead of Spark's own."""
-    if left_to_spark(reader, batches=site.batches, part=site.offset_range is not None) or not is_plaintext(
-        site.cluster()
+    if left_to_spark(reader, batches=context.batches, part=context.offset_range is not None) or not is_plaintext(
+        context.cluster()
     ):
         return False
-    return BULK_READER.value() == "on" or _waiting(reader, site) >= WORTHWHILE_RECORDS
+    return BULK_READER.value() == "on" or _waiting(reader, context) >= WORTHWHILE_RECORDS
 
 
 def bulk_rows(
-    reader: KafkaSource, site: RunContext, columns: tuple[str, ...], ddl: str, step: RecordDecoder | None = None
+    reader: KafkaSource, context: RunContext, columns: tuple[str, ...], ddl: str, step: RecordDecoder | None = None
 ) -> DataFrame:
     """Return the rows of the bulk source: these columns, or what a decoder returns for them."""
     from millrace.connectors.kafka.bulk_source import BulkSourceSpec, bulk_data_source
 
-    cluster = site.cluster()
+    cluster = context.cluster()
     following = BulkSourceSpec(
         cluster,
-        begin=note_start(site, reader.topics_now(cluster), lambda: _begin(reader, site, cluster)),
+        begin=note_start(context, reader.topics_now(cluster), lambda: _begin(reader, context, cluster)),
         topics=reader.topics(),
         pattern=reader.matching,
         only=reader.partitions,
         most=reader.max_per_batch,
-        interval=site.trigger_interval_s,
+        interval=context.trigger_interval_s,
         committed=reader.isolation == "read_committed",
         go_on=reader.continues_on_data_loss,
         columns=columns,
@@ -289,25 +289,25 @@ def bulk_rows(
         step=step,
     )
     kind = bulk_data_source(following)
-    site.spark.dataSource.register(kind)
-    return site.spark.readStream.format(kind.name()).load()
+    context.spark.dataSource.register(kind)
+    return context.spark.readStream.format(kind.name()).load()
 
 
-def _waiting(reader: KafkaSource, site: RunContext) -> int:
+def _waiting(reader: KafkaSource, context: RunContext) -> int:
     """Return how many records a query is about to read, or how many arrived in the last minute, if that is more."""
-    cluster = site.cluster()
+    cluster = context.cluster()
     places = [TopicPartition(*place) for place in reader.places_now(cluster)]
     ends = offsets.list_offsets(cluster, places, OffsetSpec.latest())
     first = ends if reader.start == "latest" else offsets.list_offsets(cluster, places, OffsetSpec.earliest())
     lately = offsets.list_offsets(cluster, places, OffsetSpec.for_timestamp(round((time.time() - _RECENT_S) * 1000)))
     coming = sum(ends[place] - since for place, since in lately.items() if since >= 0)
-    read = site.next_offsets or first
+    read = context.next_offsets or first
     return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))
 
 
-def _begin(reader: KafkaSource, site: RunContext, cluster: Cluster) -> Offsets:
+def _begin(reader: KafkaSource, context: RunContext, cluster: Cluster) -> Offsets:
     if reader.start == "latest":
-        return pinned_ends(site, cluster, reader.places_now(cluster))
+        return pinned_ends(context, cluster, reader.places_now(cluster))
     places = [TopicPartition(*place) for place in reader.places_now(cluster)]
     to = "earliest" if reader.start == "earliest" else parse_time(str(reader.start))
     return by_topic(offsets.resolve(cluster, places, to))

@@ -18,48 +18,48 @@ Offsets = dict[str, dict[str, int]]
 """By topic and partition, as in JSON."""
 
 
-def note_start(site: RunContext, topics: Collection[str], find: Callable[[], Offsets]) -> Offsets:
+def note_start(context: RunContext, topics: Collection[str], find: Callable[[], Offsets]) -> Offsets:
     """Where a query's first batch begins; the same when that batch comes again."""
-    known = noted_start(site, topics)
+    known = noted_start(context, topics)
     if known is not None:
         return known
     found = find()
-    write_whole(_note(site), json.dumps(found))
+    write_whole(_note(context), json.dumps(found))
     return found
 
 
-def noted_start(site: RunContext, topics: Collection[str]) -> Offsets | None:
+def noted_start(context: RunContext, topics: Collection[str]) -> Offsets | None:
     """Where the first batch of a query begins that has planned one, as it was noted here or by Spark's own source."""
-    if site.newest_batch < 0 or site.checkpoint is None:
+    if context.newest_batch < 0 or context.checkpoint is None:
         return None
-    if _note(site).exists():
-        known: Offsets = json.loads(_note(site).read_text("utf-8"))
+    if _note(context).exists():
+        known: Offsets = json.loads(_note(context).read_text("utf-8"))
         return known
     found: Offsets = {}
-    for start in source_starts(site.checkpoint):
+    for start in source_starts(context.checkpoint):
         found |= {name: offsets for name, offsets in start.items() if name in topics}
     return found or None
 
 
-def forget_start(site: RunContext) -> None:
+def forget_start(context: RunContext) -> None:
     """A query begins, and Spark's own source notes where."""
-    if site.query:
-        _note(site).unlink(missing_ok=True)
+    if context.query:
+        _note(context).unlink(missing_ok=True)
 
 
-def _note(site: RunContext) -> Path:
-    return site.state / "starts" / site.query / f"{site.name}.json"
+def _note(context: RunContext) -> Path:
+    return context.state / "starts" / context.query / f"{context.name}.json"
 
 
-def pinned_path(site: RunContext) -> Path:
+def pinned_path(context: RunContext) -> Path:
     """Return the file that holds where a source begins, for all queries of the pipeline."""
-    return site.state / "starts" / f"{site.name}.json"
+    return context.state / "starts" / f"{context.name}.json"
 
 
-def pinned_ends(site: RunContext, cluster: Cluster, read: Sequence[tuple[str, int]]) -> Offsets:
+def pinned_ends(context: RunContext, cluster: Cluster, read: Sequence[tuple[str, int]]) -> Offsets:
     """The ends of partitions when the pipeline first ran, so that all its queries begin at the same records."""
     places = [TopicPartition(*one) for one in read]
-    path = pinned_path(site)
+    path = pinned_path(context)
     if not path.exists():
         write_whole(path, json.dumps(by_topic(offsets.resolve(cluster, places, "latest"))))
     known: Offsets = json.loads(path.read_text("utf-8"))

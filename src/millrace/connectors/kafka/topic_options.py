@@ -30,8 +30,8 @@ def access_in_config(config: Mapping[str, Any] | None) -> Iterator[OptionMistake
             yield OptionMistake("option.invalid", said, "config", _ONE_CLUSTER)
 
 
-def ensure_topic(site: RunContext, name: str) -> None:
-    if site.create_topics:
-        topics.ensure(site.cluster(), name)
+def ensure_topic(context: RunContext, name: str) -> None:
+    if context.create_topics:
+        topics.ensure(context.cluster(), name)
     else:
-        topics.require(site.cluster().connect(), name)
+        topics.require(context.cluster().connect(), name)

@@ -119,31 +119,31 @@ class KinesisSource(KinesisAccess, DecodedSource):
         """The stream."""
         return (f"stream {self.stream}",)
 
-    def prepare(self, site: RunContext) -> None:
+    def prepare(self, context: RunContext) -> None:
         """The stream must be there."""
-        del site
+        del context
         self.door.stream(self.stream)
 
-    def load(self, site: RunContext) -> DataFrame:
+    def load(self, context: RunContext) -> DataFrame:
         """Its records, as they come."""
         from millrace.connectors.kinesis.source import ShardSourceSpec, stream_source
 
         following = ShardSourceSpec(
-            self.door, self.stream, self._since(site), self.max_per_batch, self.poll, self.on_data_loss == "continue"
+            self.door, self.stream, self._since(context), self.max_per_batch, self.poll, self.on_data_loss == "continue"
         )
         kind = stream_source(following)
-        site.spark.dataSource.register(kind)
-        return site.spark.readStream.format(kind.name()).load()
+        context.spark.dataSource.register(kind)
+        return context.spark.readStream.format(kind.name()).load()
 
-    def dead_letter_target(self, site: RunContext) -> DeadLetterTarget:
+    def dead_letter_target(self, context: RunContext) -> DeadLetterTarget:
         """A folder of the run."""
-        return FolderDeadLetterTarget(site.state / "dead" / site.name, site.pipeline, site.name)
+        return FolderDeadLetterTarget(context.state / "dead" / context.name, context.pipeline, context.name)
 
-    def _since(self, site: RunContext) -> int | None:
+    def _since(self, context: RunContext) -> int | None:
         """When reading begins, kept so that every query of the pipeline begins at the same records."""
         if self.start == "earliest":
             return None
-        path = site.state / "starts" / f"{site.name}.json"
+        path = context.state / "starts" / f"{context.name}.json"
         if not path.exists():
             at = self.door.now(self.stream) if self.start == "latest" else _milliseconds(self.start)
             write_whole(path, json.dumps({"start": self.start, "at": at}))
@@ -173,9 +173,9 @@ class KinesisSink(KinesisAccess, Sink):
         del table
         return (f"stream {self.name}",)
 
-    def prepare(self, site: RunContext) -> None:
+    def prepare(self, context: RunContext) -> None:
         """The stream must be there."""
-        del site
+        del context
         self.door.stream(self.name)
 
     def shape(self, frame: DataFrame) -> DataFrame:
@@ -188,11 +188,11 @@ class KinesisSink(KinesisAccess, Sink):
         key = encoded_key(frame, self.key) if self.key else F.lit(None)
         return frame.select(value, key.cast("string").alias("key"))
 
-    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
+    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         """Write a batch; returns when the stream has every record."""
         from millrace.connectors.kinesis.sink import PUT_RESULT, KinesisBatchWriter
 
-        del batch, site
+        del batch, context
         try:
             frame.mapInArrow(KinesisBatchWriter(self.door, self.name, self.largest), PUT_RESULT).collect()
         except MillraceError as error:
