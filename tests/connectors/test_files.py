@@ -60,7 +60,7 @@ def test_a_folder_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path) -> 
         (tmp_path / offsets / str(batch)).touch()
     sink.require_newest(context)
     (tmp_path / offsets / "10").unlink()
-    with pytest.raises(StateMismatch, match="holds batch 10, and the query has begun no more than 9"):
+    with pytest.raises(StateMismatch, match="holds batch 10, and the query has begun only 9"):
         sink.require_newest(context)
     with pytest.raises(StateMismatch):
         sink.require_new()

@@ -22,7 +22,6 @@ class SqliteSink(Sink):
 
     delivery_guarantee: ClassVar[str] = "exactly once: a batch and its number are written in one transaction"
     modes: ClassVar[tuple[str, ...]] = ("append",)
-    idempotent: ClassVar[bool] = True
 
     path: str = option(help="The file of the database.", argument=True)
     table: str = option(help="The table that rows are inserted into.")

@@ -43,7 +43,7 @@ class DeliveryReport:
 
 
 class RecordSink(ABC):
-    """Where a feed's records go. The docstring's first line is its help; `promise` says what is guaranteed."""
+    """Where a feed's records go. The docstring's first line is its help; `delivery_guarantee` says what is guaranteed."""
 
     delivery_guarantee: ClassVar[str]
     place: str | None = None
