@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from millrace.connectors.base.api import READERS, WRITERS
+from millrace.connectors.base.api import SINKS, SOURCES
 from millrace.connectors.base.message_source import DecodedSource
 from millrace.errors import UnknownName
 from millrace.plugins import PluginRegistry
@@ -19,8 +19,8 @@ _TABLE = "| option | what it says | default |\n| --- | --- | --- |\n"
 def with_tables(page: str) -> str:
     """The page, with what is said of each connector made anew; what is written beside it stays."""
     page = _replaced(page, r"## Sources of messages\n", rows(dataclasses.fields(DecodedSource)), "sources of messages")
-    for name in sorted({*READERS.names(), *WRITERS.names()}):
-        for room, word in ((READERS, "source"), (WRITERS, "sink")):
+    for name in sorted({*SOURCES.names(), *SINKS.names()}):
+        for room, word in ((SOURCES, "source"), (SINKS, "sink")):
             kind = _kind(room, name)
             if kind is not None:
                 page = _with_part(page, name, word, kind)

@@ -12,7 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import millrace
-from millrace.connectors.base.api import READERS, WRITERS
+from millrace.connectors.base.api import SINKS, SOURCES
 from millrace.errors import UnknownName
 from millrace.pipeline.panels import KINDS, PanelKind, PanelOption
 
@@ -25,9 +25,9 @@ from typing import Any, Literal
 
 from pyspark.sql.types import StructType
 
-from millrace.pipeline.loading.python import Pipeline as Pipeline
+from millrace.pipeline.loading.python import Pipeline
 from millrace.pipeline.model import Connection
-from millrace.pipeline.secret import secret as secret
+from millrace.pipeline.secret import secret
 
 _Text = str | PathLike[str]
 _Picture = tuple[str, dict[str, Any]]
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Callable[..., Connection]:
 
 def stub_text() -> str:
     """Return the stub."""
-    own = [name for name in sorted({*READERS.names(), *WRITERS.names()}) if _is_built_in(name)]
+    own = [name for name in sorted({*SOURCES.names(), *SINKS.names()}) if _is_built_in(name)]
     functions = [*(_connector(name) for name in own), *(_panel(kind) for kind in KINDS.values())]
     return "\n".join((_HEAD, *functions, _TAIL.lstrip()))
 
@@ -53,7 +53,7 @@ def _is_built_in(name: str) -> bool:
 
 def _kinds(name: str) -> dict[str, type[Any]]:
     kinds: dict[str, type[Any]] = {}
-    for registry, title in ((READERS, "As a source"), (WRITERS, "As a sink")):
+    for registry, title in ((SOURCES, "As a source"), (SINKS, "As a sink")):
         try:
             kinds[title] = registry.load(name)  # type: ignore[attr-defined]
         except UnknownName:

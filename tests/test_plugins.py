@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.connectors.base.record_sink import SINKS
+from millrace.connectors.base.record_sink import RECORD_SINKS
 from millrace.errors import FileUnusable, UnknownName
 from millrace.feeds.base.api import FEEDS, Run
 from millrace.plugins import PluginRegistry
@@ -73,11 +73,11 @@ def test_modules_that_define_no_feed_are_no_feeds() -> None:
 
 
 def test_built_in_sinks_are_found() -> None:
-    assert {"console", "files", "kafka"} <= set(SINKS.names())
-    assert "base" not in SINKS.names()
+    assert {"console", "files", "kafka"} <= set(RECORD_SINKS.names())
+    assert "base" not in RECORD_SINKS.names()
 
 
-@pytest.mark.parametrize("room", [FEEDS, SINKS])
+@pytest.mark.parametrize("room", [FEEDS, RECORD_SINKS])
 def test_every_name_leads_to_a_class_that_says_what_it_is(room: PluginRegistry[object]) -> None:
     for name in room.names():
         assert issubclass(room.load(name), room.kind)

@@ -30,9 +30,9 @@ from millrace.clients.cassandra import PREFIX as CASSANDRA_PREFIX
 from millrace.clients.kafka.cluster import PREFIX as KAFKA_PREFIX
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.security import is_access
-from millrace.connectors.base.api import READERS, WRITERS, RunContext
+from millrace.connectors.base.api import SINKS, SOURCES, RunContext
 from millrace.connectors.base.batch_tasks import ARGUMENTS_PROPERTY, NUMBERS_PROPERTY
-from millrace.connectors.base.record_sink import SINKS
+from millrace.connectors.base.record_sink import RECORD_SINKS
 from millrace.connectors.base.registry import CONNECTORS, sink_forms, source_forms
 from millrace.connectors.cassandra import CassandraSink, times_path
 from millrace.connectors.cassandra.sink import WriteTimestamps
@@ -247,7 +247,7 @@ def _written(option: Any) -> str:
 
 def deprecated_options() -> Iterator[tuple[str, list[str]]]:
     """Names and values of options that are still accepted, with the current ones."""
-    for room in (READERS, WRITERS):
+    for room in (SOURCES, SINKS):
         for name in room.names():
             fields = dataclasses.fields(room.load(name))  # type: ignore[arg-type]
             names = [f"{alias} -> {one.name}" for one in fields for alias in one.metadata.get("aliases", ())]
@@ -605,9 +605,9 @@ def test_temporary_files() -> None:
 
 
 def test_entry_points() -> None:
-    groups = [one.package for one in (READERS, WRITERS, SINKS, FEEDS, FORMATS)]
+    groups = [one.package for one in (SOURCES, SINKS, RECORD_SINKS, FEEDS, FORMATS)]
     assert groups == ["millrace.connectors"] * 3 + ["millrace.feeds", "millrace.formats"]
-    assert SINKS.names() == ["console", "files", "kafka"]
+    assert RECORD_SINKS.names() == ["console", "files", "kafka"]
 
 
 def test_keys_of_a_pipeline() -> None:

@@ -53,9 +53,9 @@ def __dir__() -> list[str]:
 
 
 def _connectors() -> set[str]:
-    from millrace.connectors.base.api import READERS, WRITERS
+    from millrace.connectors.base.api import SINKS, SOURCES
 
-    return {*READERS.names(), *WRITERS.names()}
+    return {*SOURCES.names(), *SINKS.names()}
 
 
 def _connector(name: str) -> Callable[..., Any]:

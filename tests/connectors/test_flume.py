@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.base.registry import make_reader
+from millrace.connectors.base.registry import make_source
 from millrace.connectors.flume import FlumeSource
 from millrace.connectors.kafka.source import KafkaSource
 from millrace.feeds.base.api import FEEDS
@@ -15,7 +15,7 @@ from millrace.pipeline.model import connection
 
 
 def made(argument: Any = "logs", **options: Any) -> tuple[Any, list[tuple[str, str | None]]]:
-    reader, mistakes = make_reader(connection("flume", argument, {"format": "text", **options}))
+    reader, mistakes = make_source(connection("flume", argument, {"format": "text", **options}))
     return reader, [(one.condition, one.option) for one in mistakes]
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from millrace.connectors.base.api import READERS, WRITERS
+from millrace.connectors.base.api import SINKS, SOURCES
 from millrace.connectors.base.message_source import DecodedSource
 from millrace.formats.base import FORMATS
 from millrace.plugins import PluginRegistry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "connectors.md").read_text("utf-8")
-KINDS = [(room, name) for room in (READERS, WRITERS) for name in room.names()]
+KINDS = [(room, name) for room in (SOURCES, SINKS) for name in room.names()]
 
 
 @pytest.mark.parametrize(("room", "name"), KINDS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from millrace.connectors.base.record_sink import SINKS, SinkTarget
+from millrace.connectors.base.record_sink import RECORD_SINKS, SinkTarget
 from millrace.errors import InvalidSchema
 from millrace.feeds.base.api import FEEDS, Run
 from millrace.formats.base import FORMATS
@@ -53,7 +53,7 @@ def test_the_feed_gives_records(block: Callable[[str], str]) -> None:
 
 def test_the_sink_of_feeds_counts_records(block: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
     clicks = FEEDS.load(block("clicks.py"))()
-    sink = SINKS.load(block("shout.py"))(SinkTarget())
+    sink = RECORD_SINKS.load(block("shout.py"))(SinkTarget())
     (batch,) = islice(clicks.batches(Run()), 1)
     sink.write(batch.records[:2])
     assert sink.close().delivered == 2

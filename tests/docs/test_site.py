@@ -17,7 +17,7 @@ from reference_commands import commands
 from docs.test_checks import conditions
 from docs.test_documentation import LONG, PAGES, blocks, tree
 from millrace import errors
-from millrace.connectors.base.api import READERS, WRITERS
+from millrace.connectors.base.api import SINKS, SOURCES
 from millrace.errors import MillraceError
 
 ROOT = Path(__file__).parents[2]
@@ -73,11 +73,11 @@ def test_every_condition_is_in_the_reference() -> None:
 
 def test_every_connector_tells_its_guarantee() -> None:
     page = (ROOT / "docs/connectors.md").read_text("utf-8")
-    for name in WRITERS.names():
+    for name in SINKS.names():
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert re.search(r"^As a sink: .*Modes: .*Guarantee: \w+", section, re.MULTILINE), name
     schema = (ROOT / "docs/reference/yaml.md").read_text("utf-8")
-    for name in (*READERS.names(), *WRITERS.names()):
+    for name in (*SOURCES.names(), *SINKS.names()):
         assert f"[`{name}`](../connectors.md#{name})" in schema
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.base.registry import make_reader
+from millrace.connectors.base.registry import make_source
 from millrace.errors import FileUnusable, InvalidTest
 from millrace.pipeline.model import connection
 from millrace.testing.input_rows import DEFAULT_TIMESTAMP, RowEncoder
 
 
 def shape(connector: str = "kafka", argument: Any = "posts", **options: Any) -> RowEncoder:
-    reader, mistakes = make_reader(connection(connector, argument, options))
+    reader, mistakes = make_source(connection(connector, argument, options))
     assert reader is not None
     assert not mistakes
     return RowEncoder("posts", reader)

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from millrace import __version__
-from millrace.connectors.base.registry import make_writer, topics_read
+from millrace.connectors.base.registry import make_sink, topics_read
 from millrace.engine.replay.generations import FIRST
 from millrace.engine.session.spark_conf import spark_choices, state_store
 from millrace.errors import SourceLocation
@@ -123,7 +123,7 @@ def _table(one: TableDef) -> dict[str, Any]:
 
 
 def _sink(one: SinkDef, plan: Plan) -> dict[str, Any]:
-    writer, _ = make_writer(one.connection)
+    writer, _ = make_sink(one.connection)
     query = next((query.name for query in plan.queries if one in query.sinks), None)
     return {
         "table": one.table,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.base.api import RunContext
-from millrace.connectors.base.registry import reader_of, writer_of
+from millrace.connectors.base.registry import sink_of, source_of
 from millrace.engine.checkpoints.resume import ResumePlanner
 from millrace.engine.failures.explain import explain
 from millrace.engine.queries.builder import QueryBuilder, QueryTables, with_watermark
@@ -64,7 +64,7 @@ def _fingerprint(builder: QueryBuilder, query: Query, state: Path) -> StateSchem
         resuming = ResumePlanner(builder.pipeline, query, state, ())
         written = resuming.with_all_columns(table)
         if len(query.sinks) == 1:
-            written = writer_of(query.sinks[0]).shape(written)
+            written = sink_of(query.sinks[0]).shape(written)
         return resuming.state_schema(table, written, tables.sources())
     except MillraceError as error:
         error.place = error.place or query.place
@@ -79,7 +79,7 @@ def _query_problems(builder: QueryBuilder, query: Query) -> list[Problem]:
         frame = tables.frame(query.table)
         for sink in query.sinks:
             place = sink.place
-            writer_of(sink).shape(frame)
+            sink_of(sink).shape(frame)
         _require_supported(builder.spark, frame, query.mode)
     except MillraceError as error:
         return [_problem(error, place)]
@@ -121,7 +121,7 @@ class _EmptyTables(QueryTables):
 
     def _read(self, source: SourceDef) -> DataFrame:
         context = replace(self._builder.context, name=source.name, static=source.static)
-        reader = reader_of(source).resolved(context)
+        reader = source_of(source).resolved(context)
         columns = reader.columns()
         if columns is None:
             return with_watermark(_loaded(reader, context), source.watermark)

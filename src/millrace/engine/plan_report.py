@@ -15,7 +15,7 @@ from typing import Any
 
 from millrace.connectors.base.api import MessageSource, Source
 from millrace.connectors.base.offset_range import ReplayRange
-from millrace.connectors.base.registry import CONNECTORS, make_reader, system_of
+from millrace.connectors.base.registry import CONNECTORS, make_source, system_of
 from millrace.connectors.kafka.source import WORTHWHILE_RECORDS, KafkaSource, left_to_spark
 from millrace.dead_letters.letter import dead_topic
 from millrace.engine.checkpoints.query_history import CheckpointPosition, checkpoint_of
@@ -108,7 +108,7 @@ def _source_report(
     connector = source.connection.connector
     reads = ", ".join(CONNECTORS.source(source.connection, source.static).touches) or connector
     report: Json = {"name": source.name, "connector": connector, "reads": reads, "static": source.static}
-    reader, _ = make_reader(source.connection)
+    reader, _ = make_source(source.connection)
     if filling := reader.filling() if reader else None:
         report["listens"] = filling.where
     if source.static:
@@ -125,7 +125,7 @@ def _source_report(
 
 def _reading_report(source: SourceDef, query: Query, *, part: bool) -> Json:
     """Return how records are read and decoded."""
-    reader, _ = make_reader(source.connection)
+    reader, _ = make_source(source.connection)
     if not isinstance(reader, MessageSource):
         return {}
     decoding = reader.decoding if query.batches else "spark"
@@ -166,7 +166,7 @@ def topics_report(pipeline: PipelineDef) -> list[str]:
 
 def _source_topics(pipeline: PipelineDef) -> Iterator[str]:
     for source in pipeline.sources:
-        reader, _ = make_reader(source.connection)
+        reader, _ = make_source(source.connection)
         names = _topics(reader.resources()) if reader else []
         yield from names
         if reader and reader.keeps_dead_letters:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.clients.hadoop import HadoopStore
 from millrace.connectors.base.api import MessageSource, RunContext
-from millrace.connectors.base.registry import reader_of, system_of, uses_system, writer_of
+from millrace.connectors.base.registry import sink_of, source_of, system_of, uses_system
 from millrace.connectors.kafka.commit_ledger import LEDGER
 from millrace.connectors.memory import MEMORY
 from millrace.engine.checkpoints.resume import check_sinks, require_resumable, resume_decisions
@@ -47,7 +47,6 @@ from millrace.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
 
 _SILENT_STOP_S = 1.0
 """Seconds for which a stop takes place without a message."""
@@ -164,7 +163,7 @@ def start_workers(spark: SparkSession, pipeline: PipelineDef) -> None:
 
     What fails here fails again where it counts.
     """
-    sources = [reader_of(source) for source in pipeline.sources]
+    sources = [source_of(source) for source in pipeline.sources]
     # What is only filtered in Python is run by another parent of workers.
     decoded = any(isinstance(source, MessageSource) and source.decoding == "arrow" for source in sources)
     if decoded and is_local(str(spark.sparkContext.master)):
@@ -273,7 +272,7 @@ def _listeners(plan: Plan, settings: RunSettings, stop: threading.Event) -> Abst
 @contextmanager
 def _lease(plan: Plan, context: RunContext, state: StateDir) -> Iterator[RunLease | None]:
     """Hold the pipeline's name in Kafka, where two runs of it would write twice."""
-    sinks = [writer_of(sink) for query in plan.queries if query.batches for sink in query.sinks]
+    sinks = [sink_of(sink) for query in plan.queries if query.batches for sink in query.sinks]
     if not any(sink.needs_single_writer for sink in sinks):
         yield None
         return

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import SourceFilling
 from millrace.connectors.base.record_sink import SinkTarget
-from millrace.connectors.base.registry import reader_of
+from millrace.connectors.base.registry import source_of
 from millrace.connectors.kafka.sink import KafkaRecordSink
 from millrace.errors import FeedFailed, MillraceError
 from millrace.feeds.base.api import FEEDS, Run
@@ -46,7 +46,7 @@ def run_source_feeds(
 
 def _fillings(plan: Plan) -> Iterator[tuple[SourceDef, SourceFilling]]:
     for source in plan.pipeline.sources:
-        filling = reader_of(source).filling()
+        filling = source_of(source).filling()
         if filling:
             yield source, filling
 

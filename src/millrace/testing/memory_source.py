@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.base.api import MessageSource, Source
-from millrace.connectors.base.registry import reader_of
+from millrace.connectors.base.registry import source_of
 from millrace.connectors.files import FilesSource
 from millrace.dead_letters.writer import FolderDeadLetterTarget
 from millrace.engine.failures.explain import explain
@@ -77,7 +77,7 @@ class FedTables(QueryTables):
 
     def _read(self, source: SourceDef) -> DataFrame:
         try:
-            reader = reader_of(source)
+            reader = source_of(source)
             if source.static and source.name not in self._static:
                 return self._read_static(source, reader)
             raw = self._static[source.name] if source.static else self._messages_of(source.name)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.base.api import RunContext
-from millrace.connectors.base.registry import reader_of, writer_of
+from millrace.connectors.base.registry import sink_of, source_of
 from millrace.dead_letters.letter import DeadLetter, from_json_line
 from millrace.engine.failures.explain import explain
 from millrace.engine.queries.builder import QueryBuilder
@@ -155,7 +155,7 @@ class QueryUnderTest:
 def _require_shape(frame: DataFrame, sink: SinkDef) -> None:
     """Raise the error of a sink that cannot write these columns, as a run would."""
     try:
-        writer_of(sink).shape(frame)
+        sink_of(sink).shape(frame)
     except MillraceError as error:
         error.place = error.place or sink.place
         raise
@@ -189,7 +189,7 @@ class PipelineTest:
         self.pipeline = pipeline.model() if isinstance(pipeline, PythonPipeline) else pipeline
         self.folder, self._chaos, self._moves_watermarks = Path(folder), chaos, moves_watermarks
         self._spark = warm_session()
-        self._encoders = {source.name: RowEncoder(source.name, reader_of(source)) for source in self.pipeline.sources}
+        self._encoders = {source.name: RowEncoder(source.name, source_of(source)) for source in self.pipeline.sources}
         carried = {name: kind for encoder in self._encoders.values() for name, kind in encoder.carried.items()}
         self._memory = MemorySource(self._spark, carried)
         self._state = Path(tempfile.mkdtemp(prefix="millrace-trial-", dir=scratch_folder()))

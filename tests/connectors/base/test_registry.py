@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.base.api import READERS, WRITERS
+from millrace.connectors.base.api import SINKS, SOURCES
 from millrace.connectors.base.registry import (
-    make_reader,
-    make_writer,
+    make_sink,
+    make_source,
     sink_facts,
     sink_forms,
     source_facts,
@@ -22,16 +22,16 @@ from millrace.pipeline.model import connection
 
 def conditions(connector: str, argument: Any = None, **options: Any) -> list[tuple[str, str | None]]:
     """What is wrong with a source."""
-    return [(one.condition, one.option) for one in make_reader(connection(connector, argument, options))[1]]
+    return [(one.condition, one.option) for one in make_source(connection(connector, argument, options))[1]]
 
 
 def test_every_connector_that_the_issue_names_is_there() -> None:
-    assert {"kafka", "files", "socket", "rate", "spark"} <= set(READERS.names())
-    assert {"console", "memory", "files", "kafka", "foreach"} <= set(WRITERS.names())
+    assert {"kafka", "files", "socket", "rate", "spark"} <= set(SOURCES.names())
+    assert {"console", "memory", "files", "kafka", "foreach"} <= set(SINKS.names())
 
 
 def test_options_become_a_source() -> None:
-    reader, mistakes = make_reader(connection("kafka", "posts", {"schema": "id string", "include": ["timestamp"]}))
+    reader, mistakes = make_source(connection("kafka", "posts", {"schema": "id string", "include": ["timestamp"]}))
     assert mistakes == []
     assert isinstance(reader, KafkaSource)
     assert reader.topic == ("posts",)
@@ -41,7 +41,7 @@ def test_options_become_a_source() -> None:
 
 
 def test_text_keeps_what_kafka_knows_of_a_record() -> None:
-    reader, _ = make_reader(connection("kafka", "lines", {"format": "text"}))
+    reader, _ = make_source(connection("kafka", "lines", {"format": "text"}))
     assert reader is not None
     columns = reader.columns()
     assert columns is not None
@@ -95,7 +95,7 @@ def test_a_sink_knows_its_modes_and_its_guarantee() -> None:
 
 def test_a_key_may_be_one_column_or_several() -> None:
     for given, kept in (("tag", ("tag",)), (["a", "b"], ("a", "b"))):
-        writer, mistakes = make_writer(connection("kafka", "out", {"key": given}))
+        writer, mistakes = make_sink(connection("kafka", "out", {"key": given}))
         assert mistakes == []
         assert isinstance(writer, KafkaSink)
         assert writer.key == kept
@@ -116,7 +116,7 @@ def test_foreach_needs_something_to_call() -> None:
 
 def test_deprecated_names_and_values_still_work_and_are_reported() -> None:
     old = connection("kafka", "posts", {"schema": "id string", "lost": "go_on", "on_bad": "dead"})
-    reader, mistakes = make_reader(old)
+    reader, mistakes = make_source(old)
     assert isinstance(reader, KafkaSource)
     assert (mistakes, reader.continues_on_data_loss, reader.keeps_dead_letters) == ([], True, True)
     notices = source_facts(old, False).deprecated
@@ -132,7 +132,7 @@ def test_deprecated_names_and_values_still_work_and_are_reported() -> None:
 def test_a_sinks_deprecated_option() -> None:
     old = connection("cassandra", "k.t", {"patience": "1m"})
     assert [one.message.partition(" is ")[0] for one in sink_facts(old, "t").deprecated] == ["patience"]
-    writer, mistakes = make_writer(old)
+    writer, mistakes = make_sink(old)
     assert (getattr(writer, "retry_timeout", None), mistakes) == (60.0, [])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.base.registry import CONNECTORS, make_writer, writer_of
+from millrace.connectors.base.registry import CONNECTORS, make_sink, sink_of
 from millrace.connectors.kafka.sink import bad_properties, in_our_names
 from millrace.errors import InvalidDefinition
 from millrace.pipeline.checks import check
@@ -54,9 +54,7 @@ def test_javas_names_are_ours() -> None:
 
 
 def test_sparks_own_sink_takes_what_java_takes() -> None:
-    _, mistakes = make_writer(
-        connection("kafka", "out", {"config": {"buffer.memory": 1}, "guarantee": "at-least-once"})
-    )
+    _, mistakes = make_sink(connection("kafka", "out", {"config": {"buffer.memory": 1}, "guarantee": "at-least-once"}))
     assert mistakes == []
 
 
@@ -67,7 +65,7 @@ def test_check_and_run_tell_the_place(tmp_path: Path) -> None:
     (problem,) = check(pipeline, CONNECTORS)
     assert (problem.condition, problem.place and problem.place.line) == ("option.invalid", 8)
     with pytest.raises(InvalidDefinition) as raised:
-        writer_of(pipeline.sinks[0])
+        sink_of(pipeline.sinks[0])
     assert raised.value.place
     assert raised.value.place.file == str(path)
     assert "linger" in raised.value.message

@@ -209,7 +209,7 @@ def test_a_stream_that_was_made_anew_is_not_taken_for_the_old_one(
     told[-1] = json.dumps(offset | {"created": offset["created"] - 5000})
     path.write_text("\n".join(told))
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-    with pytest.raises(RecordsGone, match="made anew"):
+    with pytest.raises(RecordsGone, match="deleted and created again"):
         run_pipeline(pipeline, state)
 
 

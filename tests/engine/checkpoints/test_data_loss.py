@@ -60,7 +60,7 @@ def test_all_that_is_gone_is_told_and_the_rest_is_there_once(
     assert numbers(cluster, topic) == Counter(range(30))
     said: list[str] = []
     run_pipeline(copy(topic, "continue"), tmp_path, say=said.append)
-    assert [line for line in said if "goes on without" in line] == [
+    assert [line for line in said if "continues without" in line] == [
         f"query 'numbers' continues without what is lost: {one}" for one in told
     ]
     lost = {number for number in range(30, 90) if number // 3 in range(10, 15) and number % 3 == 0} | {31}

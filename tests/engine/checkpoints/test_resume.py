@@ -240,7 +240,7 @@ def test_a_state_folder_that_a_copy_of_it_has_left_behind(
     shown = millrace("plan", file.name, "--state", str(old), code=2).stdout
     assert f"sent  cannot resume: {raised.value.message}; the state folder is older than what was written" in shown
     assert f"kept  cannot resume: the folder {words.folder}/out holds batch 1" in shown
-    assert "  try: go on with the newest state folder" in shown
+    assert "  try: continue with the newest state folder" in shown
 
     sent, kept = outlooks_of(file, old, Cluster(f"127.0.0.1:{free_port()}", timeout=1.0))
     assert (sent.verdict, sent.unasked.startswith("no broker answers"), kept.verdict) == (RESUMES, True, REFUSED)

@@ -14,7 +14,7 @@ import pytest
 import millrace as mr
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import NoLock, RunContext
-from millrace.connectors.base.registry import CONNECTORS, make_writer
+from millrace.connectors.base.registry import CONNECTORS, make_sink
 from millrace.dead_letters.writer import FolderDeadLetterTarget
 from millrace.engine.checkpoints import object_store_lock
 from millrace.engine.checkpoints.state_dir import StateDir, nearby, require_fit
@@ -97,7 +97,7 @@ def refuses(each: Callable[[Any, int], None] | None) -> None:
     ],
 )
 def test_a_batch_is_not_written_when_the_state_is_lost(connection: Connection, context: RunContext) -> None:
-    writer, mistakes = make_writer(connection)
+    writer, mistakes = make_sink(connection)
     assert writer, mistakes
     rows = Rows()
     writer.stream(rows, context)  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def test_a_batch_is_not_written_when_the_state_is_lost(connection: Connection, c
 
 
 def test_nor_in_transactions(context: RunContext) -> None:
-    writer, mistakes = make_writer(Connection("kafka", "out"))
+    writer, mistakes = make_sink(Connection("kafka", "out"))
     assert writer, mistakes
     assert writer.needs_single_writer
     rows = Rows()
@@ -114,7 +114,7 @@ def test_nor_in_transactions(context: RunContext) -> None:
 
 
 def test_nor_by_several_sinks_or_by_none(context: RunContext) -> None:
-    writer, _ = make_writer(Connection("files", "s3a://runs/out"))
+    writer, _ = make_sink(Connection("files", "s3a://runs/out"))
     assert writer
     refuses(_MultiSink([(writer, context, None)]))  # type: ignore[list-item]
     rows = Rows()

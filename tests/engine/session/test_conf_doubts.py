@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from millrace.engine.session.spark_conf import ON_A_STORE, ON_DISK, ROCKSDB, ROCKSDB_OPTIONS, conf_doubts, spark_choices
+from millrace.engine.session.spark_conf import (
+    ON_A_STORE,
+    ON_DISK,
+    ROCKSDB,
+    ROCKSDB_OPTIONS,
+    conf_doubts,
+    spark_choices,
+)
 
 
 def test_names_that_are_almost_those_of_spark(spark: SparkSession) -> None:

@@ -78,7 +78,7 @@ def run_feed(
     kafka: KafkaOptions,
 ) -> None:
     """Run a feed until it ends, --for, --count or Ctrl-C."""
-    from millrace.connectors.base.record_sink import SINKS, SinkTarget
+    from millrace.connectors.base.record_sink import RECORD_SINKS, SinkTarget
     from millrace.feeds.base.api import Cursor, Run
 
     topic = topic or name
@@ -86,7 +86,7 @@ def run_feed(
     feed = make_feed()
     with until_stopped() as stop:
         target = SinkTarget(topic, out, kafka.cluster, print_line, stop, feed.delivery_timeout)
-        sink = SINKS.load(to)(target)
+        sink = RECORD_SINKS.load(to)(target)
         limit = None if rate is None else parse_rate(rate)
         run = Run(limit, count, stop, Cursor(_cursor_folder(name, sink.place)), print_line)
         _write(feed, sink, run, duration)

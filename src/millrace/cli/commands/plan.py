@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millrace.cli.app import OUTPUT_PANEL, option
-from millrace.cli.options import (
-    AcceptOptions,
-    AsJson,
-    KafkaOptions,
-    PipelineFile,
-    SparkOptions,
-    State,
-    state_folder,
-)
+from millrace.cli.options import AcceptOptions, AsJson, KafkaOptions, PipelineFile, SparkOptions, State, state_folder
 from millrace.cli.output import print_line, print_result, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
 from millrace.settings import ARCHIVE, KAFKA_DATA

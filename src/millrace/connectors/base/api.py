@@ -3,7 +3,7 @@
 - `Source`, `MessageSource` and `Sink`: what a connector implements. pyspark is imported inside methods only, so that
   `check` needs no JVM.
 - `RunContext` and `RunLock`: what a run shares with its connectors.
-- `READERS` and `WRITERS`: a connector is one file in `millrace.connectors`, an entry point in the group of that name,
+- `SOURCES` and `SINKS`: a connector is one file in `millrace.connectors`, an entry point in the group of that name,
   or a user's file.
 """
 
@@ -418,8 +418,8 @@ def whole_batch(frame: DataFrame) -> DataFrame:
     return frame.localCheckpoint(eager=True)
 
 
-READERS = PluginRegistry("millrace.connectors", Source, "source")
-WRITERS = PluginRegistry("millrace.connectors", Sink, "sink")
+SOURCES = PluginRegistry("millrace.connectors", Source, "source")
+SINKS = PluginRegistry("millrace.connectors", Sink, "sink")
 
 
 def require_no_mistakes(mistakes: list[OptionMistake], what: str, **more: Any) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millrace.connectors.base.api import READERS, MessageSource
+from millrace.connectors.base.api import SOURCES, MessageSource
 from millrace.connectors.base.registry import build
 from millrace.errors import InputError, InvalidDefinition, did_you_mean
 from millrace.formats.base import FORMATS, Format
@@ -161,7 +161,7 @@ class DecodedSource(MessageSource):
         return dataclasses.replace(mistake, hint=did_you_mean(mistake.option or "", names))
 
     def _name(self) -> str:
-        return READERS.name_of(type(self))
+        return SOURCES.name_of(type(self))
 
 
 class Encoded(Protocol):

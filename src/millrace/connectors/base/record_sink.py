@@ -43,7 +43,7 @@ class DeliveryReport:
 
 
 class RecordSink(ABC):
-    """Where a feed's records go. The docstring's first line is its help; `delivery_guarantee` says what is guaranteed."""
+    """Where a feed's records go. The first line of the docstring is its help."""
 
     delivery_guarantee: ClassVar[str]
     place: str | None = None
@@ -66,4 +66,4 @@ class RecordSink(ABC):
         """Wait until every record is safe or has failed; then let go of everything."""
 
 
-SINKS = PluginRegistry("millrace.connectors", RecordSink, "sink")
+RECORD_SINKS = PluginRegistry("millrace.connectors", RecordSink, "sink")

@@ -1,6 +1,6 @@
 """Connectors by name.
 
-- `make_reader` and `make_writer`: options of a pipeline become connectors, or mistakes that `check` reports at once.
+- `make_source` and `make_sink`: options of a pipeline become connectors, or mistakes that `check` reports at once.
 - `source_forms` and `sink_forms`: connectors as a YAML file may name them, for its JSON Schema.
 - `system_of` and `uses_system`: which outside system has the records of a source or sink.
 - What `help(mr.kafka)` shows: the options of a connector as a source and as a sink.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from millrace.connectors.base.api import READERS, WRITERS, Sink, Source, require_no_mistakes
+from millrace.connectors.base.api import SINKS, SOURCES, Sink, Source, require_no_mistakes
 from millrace.errors import InputError, InvalidDefinition, UnknownName, did_you_mean
 from millrace.pipeline.connector_facts import Connectors, Facts, OptionMistake
 from millrace.pipeline.loading.json_schema import ConnectorForm, OptionForm
@@ -23,20 +23,20 @@ from millrace.plugins import PluginRegistry
 T = TypeVar("T")
 
 
-def make_reader(connection: Connection) -> tuple[Source | None, list[OptionMistake]]:
+def make_source(connection: Connection) -> tuple[Source | None, list[OptionMistake]]:
     """The source that a connection names, or what is wrong with it."""
-    return _make(READERS, connection)
+    return _make(SOURCES, connection)
 
 
-def make_writer(connection: Connection) -> tuple[Sink | None, list[OptionMistake]]:
+def make_sink(connection: Connection) -> tuple[Sink | None, list[OptionMistake]]:
     """The sink that a connection names, or what is wrong with it."""
-    return _make(WRITERS, connection)
+    return _make(SINKS, connection)
 
 
 def source_facts(connection: Connection, static: bool) -> Facts:
     """What `check` must know of a source."""
-    reader, mistakes = make_reader(connection)
-    deprecated = _deprecated(READERS, connection)
+    reader, mistakes = make_source(connection)
+    deprecated = _deprecated(SOURCES, connection)
     if reader is None:
         return Facts(tuple(mistakes), deprecated=deprecated)
     if static and not reader.reads_whole:
@@ -64,8 +64,8 @@ def source_facts(connection: Connection, static: bool) -> Facts:
 
 def sink_facts(connection: Connection, table: str) -> Facts:
     """What `check` must know of a table's sink."""
-    writer, mistakes = make_writer(connection)
-    deprecated = _deprecated(WRITERS, connection)
+    writer, mistakes = make_sink(connection)
+    deprecated = _deprecated(SINKS, connection)
     if writer is None:
         return Facts(tuple(mistakes), deprecated=deprecated)
     name = connection.connector
@@ -89,7 +89,7 @@ CONNECTORS = Connectors(source_facts, sink_facts)
 
 def in_generation(connection: Connection, number: int) -> Connection | None:
     """A sink's connection that leads to a generation of its output; None where there can only be one."""
-    writer, _ = make_writer(connection)
+    writer, _ = make_sink(connection)
     changed = writer.in_generation(number) if writer else None
     if writer is None or changed is None:
         return None
@@ -285,17 +285,17 @@ _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 def connector_names() -> frozenset[str]:
     """The names that stand for a source or a sink."""
-    return frozenset((*READERS.names(), *WRITERS.names()))
+    return frozenset((*SOURCES.names(), *SINKS.names()))
 
 
 def source_forms() -> list[ConnectorForm]:
     """Every connector that can be read."""
-    return list(_forms(READERS))
+    return list(_forms(SOURCES))
 
 
 def sink_forms() -> list[ConnectorForm]:
     """Every connector that can be written."""
-    return list(_forms(WRITERS))
+    return list(_forms(SINKS))
 
 
 def _forms(room: PluginRegistry[Any]) -> Iterator[ConnectorForm]:
@@ -342,7 +342,7 @@ def _types(hint: Any) -> Iterator[str]:
 def with_signature(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """A function that makes a connection, with the connector's own documentation."""
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = "\n".join([*_part(READERS, name, "As a source"), *_part(WRITERS, name, "As a sink")])
+    function.__doc__ = "\n".join([*_part(SOURCES, name, "As a source"), *_part(SINKS, name, "As a sink")])
     return function
 
 
@@ -366,7 +366,7 @@ def system_of(source: SourceDef) -> str:
     """That of a source: of what comes through Kafka, Kafka."""
     name = source.connection.connector
     try:
-        return READERS.load(name).system or name
+        return SOURCES.load(name).system or name
     except InputError:  # there is none of that name, which `check` reports
         return name
 
@@ -389,22 +389,22 @@ def patterns_read(pipeline: PipelineDef) -> tuple[str, ...]:
 
 
 def _kafka_readers(pipeline: PipelineDef) -> dict[str, Source]:
-    readers = {one.name: make_reader(one.connection)[0] for one in pipeline.sources if system_of(one) == "kafka"}
+    readers = {one.name: make_source(one.connection)[0] for one in pipeline.sources if system_of(one) == "kafka"}
     return {name: reader for name, reader in readers.items() if reader}
 
 
-def reader_of(source: SourceDef) -> Source:
+def source_of(source: SourceDef) -> Source:
     """The connector of a source."""
-    reader, mistakes = make_reader(source.connection)
+    reader, mistakes = make_source(source.connection)
     require_no_mistakes(mistakes, f"source {source.name!r}", place=source.place)
     if reader is None:
         raise InvalidDefinition(f"source {source.name!r} cannot be read", place=source.place)
     return reader
 
 
-def writer_of(sink: SinkDef) -> Sink:
+def sink_of(sink: SinkDef) -> Sink:
     """The connector of a sink."""
-    writer, mistakes = make_writer(sink.connection)
+    writer, mistakes = make_sink(sink.connection)
     require_no_mistakes(mistakes, f"the sink of {sink.table!r}", place=sink.place)
     if writer is None:
         raise InvalidDefinition(f"the sink of {sink.table!r} cannot be written", place=sink.place)

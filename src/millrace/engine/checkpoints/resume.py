@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.base.api import READERS, WRITERS, RunContext, Sink
+from millrace.connectors.base.api import SINKS, SOURCES, RunContext, Sink
 from millrace.connectors.base.query_checkpoint import unfinished_batch
-from millrace.connectors.base.registry import CONNECTORS, current_options, make_writer
+from millrace.connectors.base.registry import CONNECTORS, current_options, make_sink
 from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, with_all_columns_read
 from millrace.engine.checkpoints.query_history import (
     CheckpointPosition,
@@ -159,8 +159,8 @@ def _changes(pipeline: PipelineDef, query: Query, state: Path, schema: StateSche
 
 def _with_current_options(snapshot: QuerySnapshot) -> QuerySnapshot:
     """Return a snapshot with the current names of options, whichever names the file uses or used."""
-    sources = {name: _renamed(READERS, source) for name, source in snapshot["sources"].items()}
-    return snapshot | {"sources": sources, "sinks": [_renamed(WRITERS, sink) for sink in snapshot["sinks"]]}
+    sources = {name: _renamed(SOURCES, source) for name, source in snapshot["sources"].items()}
+    return snapshot | {"sources": sources, "sinks": [_renamed(SINKS, sink) for sink in snapshot["sinks"]]}
 
 
 def _renamed(connectors: PluginRegistry[Any], connection: QuerySnapshot) -> QuerySnapshot:
@@ -198,7 +198,7 @@ def _why_never_resumed(pipeline: PipelineDef, query: Query) -> str:
 def _sink_refusal(query: Query) -> MillraceError | None:
     """Return the error of a sink that accepts nothing from a query that starts from scratch."""
     for sink in query.sinks:
-        writer, _ = make_writer(sink.connection)
+        writer, _ = make_sink(sink.connection)
         try:
             if writer:
                 writer.require_new()
@@ -308,7 +308,7 @@ def check_sinks(decision: ResumeDecision, context: RunContext) -> ResumeDecision
     query = decision.query
     if not decision.starts or decision.position is None:
         return decision
-    writers = [writer for sink in query.sinks if (writer := make_writer(sink.connection)[0])]
+    writers = [writer for sink in query.sinks if (writer := make_sink(sink.connection)[0])]
     contexts = sink_contexts(context, query, writers, checkpoint_of(context.state, query.name))
     unasked = ""
     for writer, own in zip(writers, contexts, strict=True):

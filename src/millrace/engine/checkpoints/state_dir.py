@@ -16,7 +16,7 @@ from typing import Any
 
 from millrace.atomic_files import write_whole
 from millrace.connectors.base.api import MessageSource
-from millrace.connectors.base.registry import reader_of, system_of
+from millrace.connectors.base.registry import source_of, system_of
 from millrace.dead_letters.writer import no_folder_on_object_store
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS
 from millrace.engine.checkpoints.object_store_lock import ObjectStoreLock
@@ -215,6 +215,6 @@ def require_fit(plan: Plan, state: Path) -> None:
                 hint="use another trigger, or a folder that all machines see as --state",
             )
     for source in plan.pipeline.sources:
-        reader = reader_of(source)
+        reader = source_of(source)
         if isinstance(reader, MessageSource) and reader.keeps_dead_letters and reader.dead_letters_in_state_dir:
             raise no_folder_on_object_store(source.name, source.place)

@@ -18,7 +18,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source, whole_batch
 from millrace.connectors.base.batch_tasks import with_deterministic_tasks
 from millrace.connectors.base.rdd_lineage import task_inputs
-from millrace.connectors.base.registry import make_reader, reader_of, writer_of
+from millrace.connectors.base.registry import make_source, sink_of, source_of
 from millrace.connectors.files import CURRENT, FilesSource
 from millrace.connectors.kafka.generation_alias import aliases, leading
 from millrace.connectors.kafka.source import KafkaSource
@@ -93,7 +93,7 @@ class QueryBuilder:
         frame = resuming.with_all_columns(table) if query.sinks else table
         if self.panels:
             frame = attach_panels(frame, query, self.panels)
-        writers = [writer_of(sink) for sink in query.sinks]
+        writers = [sink_of(sink) for sink in query.sinks]
         folder = self.checkpoint(query)
         self._clear(query, writers, folder)
         self._report_lost_offsets(query, folder)
@@ -139,7 +139,7 @@ class QueryBuilder:
 
     def release(self, query: Query) -> None:
         """Release what the sinks of a query that has ended hold open; only while the pipeline's name is ours."""
-        writers = [writer_of(sink) for sink in query.sinks]
+        writers = [sink_of(sink) for sink in query.sinks]
         for writer, context in zip(
             writers, sink_contexts(self.context, query, writers, self.checkpoint(query)), strict=True
         ):
@@ -188,7 +188,7 @@ class QueryBuilder:
     def _readers(self, query: Query) -> list[Source]:
         """Return the sources that a query follows."""
         needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
-        return [reader_of(source) for source in needed if source and not source.static]
+        return [source_of(source) for source in needed if source and not source.static]
 
     def checkpoint(self, query: Query) -> Path:
         """Return the checkpoint of a query; that of a query which only feeds panels is kept apart and not resumed."""
@@ -248,13 +248,13 @@ class QueryTables:
             query=query.name,
             trigger_interval_s=interval,
         )
-        if builder.resumes(query, [writer_of(sink) for sink in query.sinks]):
+        if builder.resumes(query, [sink_of(sink) for sink in query.sinks]):
             folder = builder.checkpoint(query)
             context = replace(context, checkpoint=folder, next_offsets=next_offsets(folder))
         else:
             context = replace(context, offset_range=None)  # a table in memory begins where the file says, each time
         try:
-            reader = reader_of(source).resolved(context)
+            reader = source_of(source).resolved(context)
             if isinstance(reader, MessageSource) and source.name in unbatched(builder.pipeline):
                 reader = reader.by_spark()
             if query.dead_letter_source and isinstance(reader, KafkaSource):
@@ -280,7 +280,7 @@ class QueryTables:
         owns = context.name in self._query.buries
         if owns and not context.static and context.name not in dead:
             dead[context.name] = context.spark.sparkContext.accumulator(DeadLetterCount(), DeadLetterCountParam())
-        resumes = self._builder.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
+        resumes = self._builder.resumes(self._query, [sink_of(sink) for sink in self._query.sinks])
         policy = bad_record_policy(reader, context, owns=owns, count=dead.get(context.name) if owns else None)
         forget_repeated_batches(policy.target, self._builder.checkpoint(self._query), resumes=resumes)
         return read_rows(reader, context, policy)
@@ -334,10 +334,10 @@ def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
 def prepare(pipeline: PipelineDef, context: RunContext) -> None:
     """Create what must exist before anything runs: topics, folders. No Spark is needed."""
     for source in pipeline.sources:
-        reader_of(source).prepare(replace(context, name=source.name, static=source.static))
+        source_of(source).prepare(replace(context, name=source.name, static=source.static))
     for sink in pipeline.sinks:
         batches = (sink.trigger or pipeline.trigger).kind not in WITHOUT_BATCHES
-        writer_of(sink).prepare(replace(context, name=sink.table, mode=sink.mode, batches=batches))
+        sink_of(sink).prepare(replace(context, name=sink.table, mode=sink.mode, batches=batches))
 
 
 def _to_sink_shape(writer: Sink, frame: DataFrame, sink: SinkDef) -> DataFrame:
@@ -369,7 +369,7 @@ def follow_generations(pipeline: PipelineDef, cluster: Callable[[], Cluster]) ->
     A source whose topic or folder has changed is another one: offsets of the old mean nothing in the new. So a query
     that has read the old one does not resume, and says why; it is replayed, or starts from scratch.
     """
-    readers = {source.name: make_reader(source.connection)[0] for source in pipeline.sources}
+    readers = {source.name: make_source(source.connection)[0] for source in pipeline.sources}
     follows_topics = any(isinstance(reader, KafkaSource) and reader.current for reader in readers.values())
     now = leading(aliases(cluster()).values()) if follows_topics else {}
     sources = tuple(_current_source(source, readers[source.name], now) for source in pipeline.sources)

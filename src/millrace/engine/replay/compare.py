@@ -22,7 +22,7 @@ from confluent_kafka import Message
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import committed_records
 from millrace.connectors.base.api import RunContext, Sink
-from millrace.connectors.base.registry import writer_of
+from millrace.connectors.base.registry import sink_of
 from millrace.connectors.cassandra import CassandraSink, CassandraSource
 from millrace.connectors.files import FilesSink
 from millrace.connectors.kafka.sink import KafkaSink
@@ -257,7 +257,7 @@ def compare_generations(
     with_generations = _with_generations_only(pipeline, left_out)
     old_pipeline, new_pipeline = (pipeline_of(with_generations, number) for number in numbers)
     for sink, before, after in zip(with_generations.sinks, old_pipeline.sinks, new_pipeline.sinks, strict=True):
-        old, new = writer_of(before), writer_of(after)
+        old, new = sink_of(before), sink_of(after)
         name = f"{sink.connection.connector} {sink_target_name(sink)}"
         if isinstance(old, KafkaSink) and isinstance(new, KafkaSink):
             newest = sink.mode != "append" and bool(old.key)

@@ -21,7 +21,7 @@ from typing import Any
 
 from millrace.atomic_files import write_whole
 from millrace.connectors.base.offset_range import Offsets, ReplayRange
-from millrace.connectors.base.registry import in_generation, make_writer
+from millrace.connectors.base.registry import in_generation, make_sink
 from millrace.errors import InvalidReplay, StateMismatch
 from millrace.object_stores import StorePath
 from millrace.pipeline.model import PipelineDef, SinkDef
@@ -257,5 +257,5 @@ def require_finished(generation: Generation) -> None:
 
 def is_single(sink: SinkDef) -> bool:
     """Return whether a sink cannot have generations, so that two of them would write everything twice."""
-    writer, _ = make_writer(sink.connection)
+    writer, _ = make_sink(sink.connection)
     return writer is not None and not writer.transient and in_generation(sink.connection, 2) is None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from millrace.clients.kafka.offsets import parse_bound
 from millrace.connectors.base.offset_range import Offsets, ReplayRange
-from millrace.connectors.base.registry import in_generation, reader_of, system_of, writer_of
+from millrace.connectors.base.registry import in_generation, sink_of, source_of, system_of
 from millrace.connectors.kafka.source import KafkaSource
 from millrace.engine.checkpoints.checkpoint import is_closed, reopen_last_batch, replayed_until, trim
 from millrace.engine.checkpoints.query_history import checkpoint_of
@@ -172,7 +172,7 @@ def truncated_partitions(generation: Generation) -> list[tuple[str, int, int]]:
 
 def _require_same_topics(sources: Collection[SourceDef], generation: Generation, settings: RunSettings) -> None:
     """Raise InvalidReplay if other topics are read than at the start of the replay, to which its offsets belong."""
-    kafka_sources = [reader for source in sources if isinstance(reader := reader_of(source), KafkaSource)]
+    kafka_sources = [reader for source in sources if isinstance(reader := source_of(source), KafkaSource)]
     read = {topic for source in kafka_sources for topic in source.topics_now(settings.context.cluster())}
     lost = sorted(generation.begin.keys() - read)
     if lost:
@@ -248,7 +248,7 @@ def _outputs(pipeline: PipelineDef, number: int, leave_out: Collection[str]) -> 
 
 def _require_free(model: PipelineDef, settings: RunSettings) -> None:
     for sink in model.sinks:
-        if writer_of(sink).is_there(replace(settings.context, pipeline=model.name, name=sink.table)):
+        if sink_of(sink).is_there(replace(settings.context, pipeline=model.name, name=sink.table)):
             raise InvalidReplay(
                 f"{sink_target_name(sink)} exists, and was not created by a replay of this state folder",
                 place=sink.place,
@@ -265,9 +265,9 @@ def _prepare(
     for first, old, new in zip(with_generations.sinks, current_sinks, model.sinks, strict=True):
         context = replace(settings.context, pipeline=model.name, name=new.table)
         # The output of the first generation may be deleted; the current generation may not have this sink yet.
-        like = old if writer_of(old).is_there(context) else first
-        writer_of(new).prepare_like(writer_of(like), context)
-        writer_of(new).prepare(context)  # a replay has batches, even if the trigger of the pipeline has none
+        like = old if sink_of(old).is_there(context) else first
+        sink_of(new).prepare_like(sink_of(like), context)
+        sink_of(new).prepare(context)  # a replay has batches, even if the trigger of the pipeline has none
 
 
 def _query_offsets(
@@ -275,7 +275,7 @@ def _query_offsets(
 ) -> tuple[Offsets, Offsets]:
     """Return the start and end offsets of the partitions that a query reads."""
     sources = _streams(model, query)
-    kafka_sources = [reader for source in sources if isinstance(reader := reader_of(source), KafkaSource)]
+    kafka_sources = [reader for source in sources if isinstance(reader := source_of(source), KafkaSource)]
     read = {partition for source in kafka_sources for partition in source.places_now(settings.context.cluster())}
     first, last = (
         {

@@ -16,7 +16,7 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.offsets import Offsets, end_offsets, parse_bound, start_offsets
 from millrace.connectors.base.offset_range import Offsets as TopicOffsets
-from millrace.connectors.base.registry import CONNECTORS, in_generation, reader_of, writer_of
+from millrace.connectors.base.registry import CONNECTORS, in_generation, sink_of, source_of
 from millrace.connectors.kafka.source import KafkaSource
 from millrace.engine.replay.generations import pipeline_of
 from millrace.errors import InvalidReplay
@@ -32,7 +32,7 @@ def sinks_of(pipeline: PipelineDef, leave_out: Collection[str]) -> list[SinkDef]
         kind = sink.connection.connector
         if in_generation(sink.connection, 2) is not None:
             sinks.append(sink)
-        elif not writer_of(sink).transient and kind not in leave_out:
+        elif not sink_of(sink).transient and kind not in leave_out:
             raise InvalidReplay(
                 f"the sink {kind} of {sink.table!r} cannot have generations",
                 place=sink.place,
@@ -59,9 +59,9 @@ def replayed_pipeline(pipeline: PipelineDef, number: int, leave_out: Collection[
 
 def _require_no_loop(sources: Collection[SourceDef], sinks: Collection[SinkDef]) -> None:
     """Raise InvalidReplay if the pipeline reads what it writes: the replay would read the output of the old code."""
-    written = {resource for sink in sinks for resource in writer_of(sink).resources(sink.table)}
+    written = {resource for sink in sinks for resource in sink_of(sink).resources(sink.table)}
     for source in sources:
-        both = written.intersection(reader_of(source).resources())
+        both = written.intersection(source_of(source).resources())
         if both:
             raise InvalidReplay(
                 f"source {source.name!r} reads what the pipeline writes itself: {', '.join(sorted(both))}",
@@ -73,7 +73,7 @@ def _require_no_loop(sources: Collection[SourceDef], sinks: Collection[SinkDef])
 
 def sink_target_name(sink: SinkDef) -> str:
     """Return the topic, folder or table of a sink that can have generations."""
-    writer = writer_of(sink)
+    writer = sink_of(sink)
     return str(next((getattr(writer, name) for name in writer.in_generation(2) or {}), ""))
 
 
@@ -81,7 +81,7 @@ def streams_of(pipeline: PipelineDef) -> list[SourceDef]:
     """Return the streams of a pipeline; raise InvalidReplay if one cannot be read again."""
     streams = [source for source in pipeline.sources if not source.static]
     for source in streams:
-        why = reader_of(source).not_replayed
+        why = source_of(source).not_replayed
         if why:
             raise InvalidReplay(
                 f"source {source.name!r} ({source.connection.connector}) cannot be replayed",
@@ -113,7 +113,7 @@ def covered(
 def _other_sources(pipeline: PipelineDef, model: PipelineDef) -> list[KafkaSource]:
     """Return the streams of Kafka that lead to no sink of the replay."""
     read = {source.name for source in model.sources}
-    sources = [reader_of(other) for other in pipeline.sources if other.name not in read and not other.static]
+    sources = [source_of(other) for other in pipeline.sources if other.name not in read and not other.static]
     return [source for source in sources if isinstance(source, KafkaSource)]
 
 
@@ -127,7 +127,7 @@ def _partitions(sources: Collection[SourceDef], cluster: Callable[[], Cluster]) 
     """Return every partition of Kafka that is read."""
     partitions: dict[tuple[str, int], None] = {}
     for source in sources:
-        reader = reader_of(source)
+        reader = source_of(source)
         if isinstance(reader, KafkaSource):
             for name in reader.topics_now(cluster()):
                 topics.require(cluster().connect(), name)

@@ -65,12 +65,12 @@ def running_feeds(
 
 
 def _feed_task(feed: DemoFeed, cluster: Cluster, end: threading.Event) -> Callable[[], None]:
-    from millrace.connectors.base.record_sink import SINKS, SinkTarget
+    from millrace.connectors.base.record_sink import RECORD_SINKS, SinkTarget
     from millrace.feeds.base.api import FEEDS, Run
     from millrace.feeds.base.pump import pump
 
     def write() -> None:
-        sink = SINKS.load("kafka")(SinkTarget(feed.feed, cluster=lambda: cluster))
+        sink = RECORD_SINKS.load("kafka")(SinkTarget(feed.feed, cluster=lambda: cluster))
         pump(FEEDS.load(feed.feed)(**feed.options), sink, Run(feed.rate, stop=end))
 
     return write

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from millrace.clients.kafka.producer import Producer
     from millrace.clients.kafka.record import Record
 
-
 _INPUT_PANEL = "Input"
 _DELIVERY_PANEL = "Delivery"
 
