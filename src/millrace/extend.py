@@ -1,6 +1,6 @@
 """Everything that an author of a source, a sink, a format, a feed or a panel imports.
 
-    from millrace.connectors.base.api import RunContext, Sink; from millrace.plugins import option
+    from millrace.extend import RunContext, Sink, option
 
 - Sources and sinks of pipelines: `Source`, `MessageSource`, `DecodedSource`, `Sink`, `RunContext`, `OptionMistake`.
 - Dead letters of a `MessageSource`: `DeadLetterTarget`, `FolderDeadLetterTarget`, `KafkaDeadLetterTarget`.
