@@ -1,8 +1,9 @@
-"""How feeds, formats and connectors are found: every module of a room is one, and so is every entry point of its name.
+"""How feeds, formats and connectors are found.
 
-A built-in is a file in the room's folder, or a folder there whose `__init__.py` has its classes. A third party
-declares an entry point in a group named after the room (`millrace.feeds`, `millrace.connectors`) that leads to a
-module of the same form. A user names a file of theirs by its path (`./clicks.py`). Nothing else is edited.
+- A built-in is a module of the package `millrace.feeds`, `millrace.formats` or `millrace.connectors`, or a package
+  there whose `__init__.py` has its classes.
+- A third party declares an entry point in the group of the same name that leads to a module of the same form.
+- A user names a file of theirs by its path (`./clicks.py`).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def option(
 
 @cache
 def _points(group: str) -> tuple[EntryPoint, ...]:
-    """What is installed for a room; looking through every distribution takes a while, and they do not change."""
+    """Return the entry points of a group; reading every distribution takes a while, and they do not change."""
     return tuple(entry_points(group=group))
 
 

@@ -1,6 +1,7 @@
-"""Cassandra as a client sees it: its address, who we are there, one session a process, its errors in our words.
+"""Cassandra as a client sees it.
 
-What Cassandra's driver raises, in our words: which of our errors it is, and whether it may pass.
+- `Cassandra`: address, credentials, one session a process.
+- `explain_refusal`, `refusal_reason`: what the driver raises, as an error of ours; `is_transient`: whether it may pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a process keeps open from one task to the next, because opening it takes long."""
+"""Connections that a process keeps open between tasks: Kafka producers, consumers and broker connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What the server needs of a run: channels that change, and functions that answer requests."""
+"""What the server of the dashboard needs of a run.
+
+`RunPage` fills a `RunInterface`: channels that change, and functions that answer requests. `api.py`, `app.py` and
+`live.py` read it.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Runs pipelines on Spark: the only room that makes a SparkSession."""
+"""Runs pipelines on Spark: the only package that starts a SparkSession."""

@@ -1,13 +1,10 @@
 """JSON messages to columns: a batch at once where pyarrow reads it, record by record where something is wrong.
 
-Whichever way a record goes, its result is the same; tests compare the ways with random records.
-
-JSON lines through pyarrow's reader: quick, all or nothing, and made to accept no more than the strict way does.
-
-What pyarrow's reader would let through is kept from it (NaN and deep nesting, see `json_decoder`), read as another
-type that is then cast (dates, floats, decimals that would wrap around), or refused afterwards (times out of range).
-
-Messages that pyarrow may read as JSON lines, and those that must be parsed one by one.
+- `json_lines` finds the messages that pyarrow may read as JSON lines, and those that must be parsed one by one.
+- `JsonReader` reads JSON lines by pyarrow. What pyarrow would let through is kept from it (NaN, deep nesting), read as
+  another type that is then cast (dates, floats, decimals that would wrap around), or refused afterwards (times out of
+  range).
+- `JsonDecoder` joins both ways. The result of a record is the same in both; tests compare them with random records.
 """
 
 from __future__ import annotations

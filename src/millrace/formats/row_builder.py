@@ -1,6 +1,7 @@
-"""Records as Python values become Arrow columns, column by column; those that do not fit are set apart.
+"""Decoded values become Arrow columns; records that do not fit their schema are set apart.
 
-What comes out of a batch, gathered in any order: good rows, bad records and the index of each.
+- `Rows` builds columns from Python values, record by record; `BulkColumns` builds a column at once where it can.
+- `ColumnCollector` gathers good rows and rejected records, which may come in any order, into a `DecodedTable`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The facts that `check` asks of connectors, without Spark."""
+"""What `check` and `plan` know about connectors, without Spark.
+
+`connectors/base/registry.py` fills `Facts` from the classes of sources and sinks; the rules of `pipeline/checks` read
+them.
+"""
 
 from __future__ import annotations
 

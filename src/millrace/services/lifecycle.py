@@ -1,6 +1,8 @@
-"""How a service of ours lives: its folder taken, its processes launched, awaited, noted and stopped.
+"""The life of a service that Millrace starts: a Kafka broker or Cassandra, one or more processes with a data folder.
 
-What a service of ours keeps of itself in its folder: one file, which also tells others its processes.
+- `Embedded` locks the folder, launches the processes, waits until they answer, and stops them.
+- `Description` is the file in the folder that tells other programs the address and the processes of the service.
+- `stop_service` stops the service of a folder from another program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The end of a stream, followed: every shard is read ahead by threads, and handed out from one reach to the next."""
+"""Reads the newest records of a stream: threads read every shard ahead, and a batch takes what has been read.
+
+- `ShardReader` handles shards that are split, merged or closed, and records that are aggregated by KPL.
+- `read_again` reads a range of sequence numbers once more, for a batch that is repeated.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Connectors by name.
+"""Connectors by their names in a pipeline file.
 
 - `make_source` and `make_sink`: options of a pipeline become connectors, or mistakes that `check` reports at once.
+- `source_facts` and `sink_facts`: what `check` and `plan` know about a connector.
 - `source_forms` and `sink_forms`: connectors as a YAML file may name them, for its JSON Schema.
 - `system_of` and `uses_system`: which outside system has the records of a source or sink.
 - What `help(mr.kafka)` shows: the options of a connector as a source and as a sink.

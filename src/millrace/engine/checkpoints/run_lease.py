@@ -1,4 +1,8 @@
-"""One run of a pipeline at a time, wherever its state folder is: whoever comes second is refused before it writes."""
+"""One run of a pipeline at a time, wherever its state folder is: a second run is refused before it writes.
+
+- `RunLease` is membership in the consumer group `millrace.run/PIPELINE`, by which runs see each other.
+- `RunLocks` checks the lease and the lock of the state folder together, as one `RunLock`.
+"""
 
 from __future__ import annotations
 

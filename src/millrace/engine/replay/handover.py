@@ -1,7 +1,8 @@
-"""What sinks without generations get twice, or never, when another generation becomes the current one.
+"""Rows that a sink without generations gets twice, or never, when another generation becomes the current one.
 
-Each generation has its own offsets. If the current one does not resume exactly where the previous one has stopped, the
-outputs of both generations are complete, but a sink without generations gets rows from both.
+A replay writes its outputs beside the old ones, as a new generation. Each generation has its own offsets. If the new
+one has read up to offset 100 and the old one has stopped at 120, a sink without generations (a Cassandra table, a foreach
+function) gets the rows of 100 to 119 from both; the other way round it never gets them.
 """
 
 from __future__ import annotations
