@@ -30,6 +30,7 @@ from millrace.clients.cassandra import PREFIX as CASSANDRA_PREFIX
 from millrace.clients.kafka.cluster import PREFIX as KAFKA_PREFIX
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.security import is_access
+from millrace.clients.kinesis.shard_positions import SequenceRange
 from millrace.connectors.base.api import SINKS, SOURCES, RunContext
 from millrace.connectors.base.batch_tasks import ARGUMENTS_PROPERTY, NUMBERS_PROPERTY
 from millrace.connectors.base.record_sink import RECORD_SINKS
@@ -47,6 +48,7 @@ from millrace.connectors.kafka.source import KafkaSource
 from millrace.connectors.kafka.start_offsets import _note as start_path
 from millrace.connectors.kafka.start_offsets import pinned_path
 from millrace.connectors.kinesis import KinesisSource
+from millrace.connectors.kinesis.source import ShardInputPartition
 from millrace.connectors.socket import SocketSource
 from millrace.dashboard.app import make_app
 from millrace.dashboard.auth import COOKIE, Rules
@@ -651,3 +653,9 @@ def test_internal_columns_and_properties() -> None:
     assert (LETTER_COLUMN, TICK_COLUMN) == ("_millrace_letter", "_millrace_tick")
     assert (NUMBERS_PROPERTY, ARGUMENTS_PROPERTY) == ("millrace.lanes", "millrace.batch")
     assert (METRICS, WITHIN, WHOLE_METRIC) == ("millrace.panels", "millrace.within.", "millrace.whole")
+
+
+def test_the_input_of_a_kinesis_task() -> None:
+    """It is part of the digest of a started batch."""
+    partition = ShardInputPartition(SequenceRange("shardId-0", "1", "9"), None)
+    assert partition.task_input == "Span(shard='shardId-0', first='1', last='9')"

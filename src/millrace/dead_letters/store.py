@@ -28,7 +28,7 @@ _HEADERS_BYTES = 1 << 20
 _MAX_BYTES_CONFIG = "max.message.bytes"
 
 OnMarker = Callable[[str, int, list[OffsetRange]], None]
-"""Called for each redrive marker: its topic, its partition, the on_marker letters."""
+"""Called for each redrive marker: its topic, its partition, and the offsets of the letters that were sent again."""
 
 
 @dataclass(frozen=True)

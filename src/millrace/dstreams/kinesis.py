@@ -220,7 +220,7 @@ class KinesisStreamSource(StreamSource):
 
 
 def _continues_on_data_loss(batch: DStreamBatch) -> bool:
-    return batch.setting(LOST) == "go_on"
+    return batch.setting(LOST) in ("continue", "go_on")
 
 
 class KinesisUtils:

@@ -189,8 +189,6 @@ def _supervise(
 ) -> None:
     context = builder.context
     try:
-        if locks.lease:
-            locks.lease.join()
         with (
             QueryServer(settings.memory_sql, nearby(context.state, context.pipeline), context.notify),
             _offset_commits(plan, settings) as on_batch,

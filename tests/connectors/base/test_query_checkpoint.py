@@ -52,6 +52,8 @@ def test_sources_write_json_or_text(tmp_path: Path) -> None:
     assert read_entry(tmp_path / "0") == LogEntry({"conf": {"a": "b"}}, ({"t": {"0": 5}}, "-", "not JSON"))
     write(tmp_path / "sources" / "0" / "0", '\0v1\n{"t":{"0":3}}')
     write(tmp_path / "sources" / "1" / "0", "")
+    # The file source keeps its log of files here.
+    write(tmp_path / "sources" / "2" / "0", 'v1\n{"path":"a","batchId":0}\n{"path":"b","batchId":0}')
     assert list(source_starts(tmp_path)) == [{"t": {"0": 3}}]
 
 

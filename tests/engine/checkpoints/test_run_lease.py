@@ -12,7 +12,7 @@ from millrace.clients.kafka import consumer_groups
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer_groups import Member
 from millrace.engine.checkpoints import run_lease as leases
-from millrace.engine.checkpoints.run_lease import LeaseHolder, RunLease
+from millrace.engine.checkpoints.run_lease import LeaseHolder, RunLease, RunLocks
 from millrace.engine.checkpoints.state_dir import StateDir
 from millrace.errors import KafkaFailed, KafkaUnreachable, StateMismatch
 from millrace.pipeline.model import PipelineDef
@@ -193,3 +193,14 @@ def test_a_group_that_lets_nobody_in(asked: pytest.MonkeyPatch) -> None:
     asked.setattr(Alone, "_be_member", lambda self: self._stop.wait(60))
     with Alone() as lease, pytest.raises(KafkaFailed, match="could not join"):
         lease.join()
+
+
+def test_a_start_asks_kafka_though_this_run_was_never_silent(asked: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    say(asked, [])
+    with Alone() as lease:
+        locks = RunLocks(StateDir(tmp_path, PipelineDef("p")), lease)
+        locks.check_start()
+        say(asked, [other(since=0)])
+        locks.check()  # before a batch: nobody is asked
+        with pytest.raises(StateMismatch, match="runs already"):
+            locks.check_start()

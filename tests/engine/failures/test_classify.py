@@ -70,6 +70,10 @@ def test_errors_of_ours(error: MillraceError, kind: FailureKind) -> None:
         ("org.apache.kafka.common.errors.NotLeaderOrFollowerException: For requests", FailureKind.TRANSIENT, "leader"),
         ("org.apache.kafka.common.errors.CoordinatorLoadInProgressException", FailureKind.TRANSIENT, "coordinator"),
         ("py4j.Py4JException: java.net.SocketException: Connection reset", FailureKind.TRANSIENT, "connection"),
+        ("io.netty.channel.StacklessClosedChannelException", FailureKind.TRANSIENT, "connection"),
+        ("io.netty.channel.AbstractChannel$AnnotatedSocketException: x", FailureKind.TRANSIENT, "connection"),
+        ("org.apache.hadoop.net.ConnectTimeoutException: 20000 millis", FailureKind.TRANSIENT, "in time"),
+        ("software.amazon.awssdk.core.exception.ApiCallTimeoutException: x", FailureKind.TRANSIENT, "in time"),
         (
             "Please reduce your request rate. (Service: S3, Status Code: 503, Request ID: 1)",
             FailureKind.TRANSIENT,

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -291,10 +291,12 @@ def read_ranges(
         started = received = time.monotonic()
         while unread:
             messages = consumer.consume(_MAX_RANGE_POLL_RECORDS, 0.1)
+            now = time.monotonic()
+            if any(_is_progress(message, unread) for message in messages):
+                received = now
             if messages:
                 yield _records_within(cluster, messages, unread, at_end)
-            now = time.monotonic()
-            received = now if messages else received
+                now = time.monotonic()
             if time_limit_s is not None and now - started > time_limit_s:
                 return
             if unread.keys() <= at_end:  # only open transactions are left
@@ -310,6 +312,12 @@ def read_ranges(
                 )
     finally:
         consumer.close()
+
+
+def _is_progress(message: Message, unread: Collection[PartitionId]) -> bool:
+    """Return whether a message is of a partition that is still read: others stay assigned, and may have traffic."""
+    error = message.error()
+    return partition_of(message) in unread and (error is None or error.code() == KafkaError._PARTITION_EOF)
 
 
 def _records_within(

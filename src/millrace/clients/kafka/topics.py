@@ -187,7 +187,7 @@ def identity(cluster: Cluster, name: str) -> str:
 
 
 def require(metadata: ClusterMetadata, name: str, partition: int | None = None) -> None:
-    """Raise unless the topic, and the partition if partition is named, exists."""
+    """Raise unless the topic, and the partition if one is named, exists."""
     if name not in metadata.topics:
         existing = [topic for topic in metadata.topics if not topic.startswith("__")]
         near = f"{did_you_mean(name, existing)} or " if existing else ""
@@ -257,7 +257,7 @@ def _refused(cluster: Cluster, problem: KafkaError, doing: str) -> MillraceError
         f"--replication can be at most {brokers}; more: millrace kafka up --brokers N",
         KafkaError.TOPIC_ALREADY_EXISTS: "choose another name, or change it: millrace kafka topics alter",
         KafkaError.TOPIC_EXCEPTION: "names have letters, digits, '.', '_' and '-', at most 249 of them",
-        KafkaError.INVALID_PARTITIONS: "a topic has at least partition partition, and the number can only grow",
+        KafkaError.INVALID_PARTITIONS: "a topic has at least one partition, and the number can only grow",
     }
     return InvalidTopic(f"could not {doing}: {problem.str()}", hint=hints.get(problem.code()))
 

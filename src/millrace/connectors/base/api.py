@@ -53,11 +53,17 @@ class RunLock(Protocol):
     def check_cached(self) -> None:
         """Raise if another run is known to have taken over; ask nobody."""
 
+    def check_start(self) -> None:
+        """Raise if another run has taken over; ask now, before the start of a query that must be the only writer."""
+
 
 class NoLock:
     """The lock of a run that nobody can take over."""
 
     def check(self) -> None:
+        """Raise nothing."""
+
+    def check_start(self) -> None:
         """Raise nothing."""
 
     def check_cached(self) -> None:
@@ -83,7 +89,7 @@ class RunContext:
     """Identifies the state folder: another one at the same path has another id."""
     lock: RunLock = field(default_factory=NoLock)
     create_topics: bool = True
-    print_line: Callable[[str], None] = field(default=lambda _: None)
+    print_line: Callable[[str], None] = field(default=print)
     """Writes lines of results to standard output."""
     notify: Callable[[str], None] = field(default=lambda _: None)
     """Shows the user what the run is doing."""

@@ -72,9 +72,10 @@ def read_entry(path: Path) -> LogEntry | None:
 def source_starts(checkpoint: Path) -> Iterator[dict[str, Any]]:
     """Yield where each source started, if it is a source that writes this to the checkpoint as JSON."""
     for path in sorted((checkpoint / "sources").glob("*/0")):
-        _version, brace, start = path.read_text("utf-8").partition("{")
-        if brace:
-            yield json.loads(brace + start)
+        with suppress(OSError, ValueError):  # the file source has its log of files here: a line of JSON for each
+            _version, brace, start = path.read_text("utf-8").partition("{")
+            if brace:
+                yield json.loads(brace + start)
 
 
 def json_or_text(text: str) -> Any:

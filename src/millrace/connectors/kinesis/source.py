@@ -124,8 +124,8 @@ class ShardInputPartition(InputPartition):  # type: ignore[misc]  # pyspark's ty
 
     @property
     def task_input(self) -> str:
-        """Whether its records are at hand says nothing."""
-        return str(self.span)
+        """Whether its records are at hand says nothing. The text is on disk, in the digest of a started batch."""
+        return f"Span(shard={self.span.shard!r}, first={self.span.first!r}, last={self.span.last!r})"
 
 
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]

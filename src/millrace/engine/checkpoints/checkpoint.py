@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,9 @@ def next_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
     starts: list[Any] = list(source_starts(checkpoint))
     if (checkpoint / "offsets" / "0").exists():  # our own sources write their start beside the checkpoint
         own_starts = checkpoint.parents[1] / "starts" / checkpoint.name
-        starts += [json_or_text(path.read_text("utf-8")) for path in own_starts.glob("*.json")]
+        for path in own_starts.glob("*.json"):
+            with suppress(OSError):
+                starts.append(json_or_text(path.read_text("utf-8")))
     return {key: offset for start in starts for key, offset in offsets_in(start).items()}
 
 

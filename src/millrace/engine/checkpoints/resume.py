@@ -148,7 +148,7 @@ def _changes(pipeline: PipelineDef, query: Query, state: Path, schema: StateSche
             )
         ]
     now = snapshot_query(pipeline, query, CONNECTORS)
-    found = changes(_with_current_options(before.snapshot), _with_current_options(now))
+    found = changes(with_current_options(before.snapshot), with_current_options(now))
     if schema is None or before.state_schema is None:
         return found
     # Spark's plan knows the state better than the text does.
@@ -157,7 +157,7 @@ def _changes(pipeline: PipelineDef, query: Query, state: Path, schema: StateSche
     return [*others, *state_differences(StateSchema.of(before.state_schema), schema)]
 
 
-def _with_current_options(snapshot: QuerySnapshot) -> QuerySnapshot:
+def with_current_options(snapshot: QuerySnapshot) -> QuerySnapshot:
     """Return a snapshot with the current names of options, whichever names the file uses or used."""
     sources = {name: _renamed(SOURCES, source) for name, source in snapshot["sources"].items()}
     return snapshot | {"sources": sources, "sinks": [_renamed(SINKS, sink) for sink in snapshot["sinks"]]}

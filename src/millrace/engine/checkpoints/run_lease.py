@@ -231,6 +231,12 @@ class RunLocks:
         """Raise if another run is known to have taken over; ask nobody."""
         self.state.check_cached()
 
+    def check_start(self) -> None:
+        """Raise if another run has taken over; ask now, before the start of a query that must be the only writer."""
+        self.state.check()
+        if self.lease:
+            self.lease.join()
+
     def is_name_held(self) -> bool:
         """Return whether the pipeline's name is still this run's alone; False if Kafka does not answer soon."""
         try:

@@ -64,6 +64,7 @@ KAFKA_UNREACHABLE = (
 )
 """What Java's Kafka clients say when no broker answers; most of it in classes that other systems use as well."""
 _TRANSIENT, _TERMINAL, _UNKNOWN = FailureKind.TRANSIENT, FailureKind.TERMINAL, FailureKind.UNKNOWN
+_RAISED = re.compile(r"\braised ([\w.]+)")
 _LIKE_UNREACHABLE = re.compile(
     r"(?i)connect|time(?:d_?)?out|unavailable|brokenpipe|network|unreachable|nohost|operationalerror|temporar|gaierror"
     r"|disconnected|incompleteread|toomanyrequests|protocolerror"
@@ -153,9 +154,10 @@ _TEXTS = (
         "a connection was lost",
         "Socket ClosedChannel SocketTimeout NoRouteToHost UnknownHost EOF Py4JNetwork ConnectionReset ConnectionRefused"
         " ConnectionAborted BrokenPipe",
-        r"Connection (?:reset|refused|aborted|closed)|Broken pipe|Remote host terminated",
+        r"Connection (?:reset|refused|aborted|closed)|Broken pipe|Remote host terminated"
+        r"|(?:Socket|ClosedChannel)Exception|SocketTimeout|NoRouteToHost",
     ),
-    _TextRow(_TRANSIENT, "an answer did not come in time", "Timeout", r"[Tt]imed out"),
+    _TextRow(_TRANSIENT, "an answer did not come in time", "Timeout", r"[Tt]imed out|Timeout(?:Exception|Error)"),
     _TextRow(_TRANSIENT, "an executor was lost", "ExecutorLostFailure FetchFailed", r"Executor heartbeat"),
     _TextRow(
         _UNKNOWN,
@@ -185,6 +187,7 @@ def classify(error: MillraceError, text: str = "") -> Classification:
 
 def _classify_function(error: FunctionFailed) -> Classification:
     """Classify what a function of the user's raised: one that computes raises again on the same rows."""
-    if _LIKE_UNREACHABLE.search(error.exception):
+    raised = _RAISED.search(error.message)
+    if _LIKE_UNREACHABLE.search(error.exception or (raised[1] if raised else "")):
         return Classification(_TRANSIENT, error.message)
     return Classification(_UNKNOWN if isinstance(error, SinkFailed) else _TERMINAL, error.message)

@@ -62,7 +62,6 @@ _DENIED_NAMES = {
     "GroupAuthorization",
     "ClusterAuthorization",
     "TransactionalIdAuthorization",
-    "Login",
     "UnsupportedSaslMechanism",
 }
 _CHECKPOINT_NAME = re.compile(
@@ -238,7 +237,7 @@ def _schema_change(text: str) -> str:
 
 
 def _kafka_failed(failure: Failure) -> MillraceError | None:
-    if failure.names & _DENIED_NAMES:
+    if failure.names & _DENIED_NAMES or "javax.security.auth.login.LoginException" in failure.text:
         return _access_denied(failure)
     if "UnknownTopicOrPartition" in failure.names:
         topic = _SUBSCRIBED.search(failure.text)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from millrace.clients.kafka.record import from_base64, to_base64
 from millrace.connectors.base.api import MessageSource, RunContext
 from millrace.connectors.base.batch_tasks import QUERY_ID
+from millrace.connectors.base.message_source import ON_BAD
 from millrace.connectors.base.query_checkpoint import last_committed_batch, query_id
 from millrace.dead_letters.letter import DeadLetter, Headers
 from millrace.dead_letters.writer import DeadLetterTarget, DeadLetterWriter, FolderDeadLetterTarget, WriterTask
-from millrace.errors import BadRecord
+from millrace.errors import BadRecord, InvalidOption
 from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
@@ -175,6 +176,10 @@ def bad_record_policy(source: MessageSource, context: RunContext, *, owns: bool,
     target = source.dead_letter_target(context) if source.keeps_dead_letters else None
     if isinstance(target, FolderDeadLetterTarget) and not owns:
         target = None
+    if source.when_bad not in ON_BAD:
+        raise InvalidOption(
+            f"source {context.name!r} returns when_bad {source.when_bad!r}", hint=f"return one of {', '.join(ON_BAD)}"
+        )
     return BadRecordPolicy(source.when_bad, target, context.pipeline, context.name, count, context.static)
 
 

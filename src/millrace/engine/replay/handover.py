@@ -1,8 +1,8 @@
 """Rows that a sink without generations gets twice, or never, when another generation becomes the current one.
 
 A replay writes its outputs beside the old ones, as a new generation. Each generation has its own offsets. If the new
-one has read up to offset 100 and the old one has stopped at 120, a sink without generations (a Cassandra table, a foreach
-function) gets the rows of 100 to 119 from both; the other way round it never gets them.
+one has read up to offset 100 and the old one has stopped at 120, a sink without generations (a Cassandra table, a
+foreach function) gets the rows of 100 to 119 from both; the other way round it never gets them.
 """
 
 from __future__ import annotations

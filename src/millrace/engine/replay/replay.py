@@ -109,7 +109,8 @@ def unfinished_generation(pipeline: PipelineDef, base: Path) -> Generation:
     generation = generations.load(base).unfinished()
     if generation is None:
         raise InvalidReplay("there is no unfinished replay", hint="--from earliest starts one")
-    if code_of(replayed_pipeline(pipeline, generation.number, generation.left_out)) != generation.code:
+    replayed = replayed_pipeline(pipeline, generation.number, generation.left_out)
+    if generation.code not in (code_of(replayed), code_of(replayed, as_written=True)):
         raise InvalidReplay(
             f"the pipeline has changed since the start of generation {generation.number}",
             place=pipeline.place,

@@ -18,6 +18,7 @@ from millrace.clients.kafka.offsets import Offsets, end_offsets, parse_bound, st
 from millrace.connectors.base.offset_range import Offsets as TopicOffsets
 from millrace.connectors.base.registry import CONNECTORS, in_generation, sink_of, source_of
 from millrace.connectors.kafka.source import KafkaSource
+from millrace.engine.checkpoints.resume import with_current_options
 from millrace.engine.replay.generations import pipeline_of
 from millrace.errors import InvalidReplay
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
@@ -92,10 +93,12 @@ def streams_of(pipeline: PipelineDef) -> list[SourceDef]:
     return streams
 
 
-def code_of(model: PipelineDef) -> str:
-    """Return a digest of a pipeline's code."""
+def code_of(model: PipelineDef, *, as_written: bool = False) -> str:
+    """Return a digest of a pipeline's code; with the option names `as_written`, as earlier versions recorded it."""
     plan = make_plan(model, once=True)
     snapshots = [snapshot_query(model, query, CONNECTORS) for query in plan.queries]
+    if not as_written:
+        snapshots = [with_current_options(snapshot) for snapshot in snapshots]
     return sha256(json.dumps(snapshots, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

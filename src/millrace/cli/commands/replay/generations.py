@@ -116,7 +116,9 @@ def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: Ru
             {
                 "generations": numbers,
                 "same_input": not differences,
-                "input": differences,
+                "input": [
+                    {"query": one.query, "place": one.partition, "old": one.old, "new": one.new} for one in differences
+                ],
                 "outputs": list(map(asdict, results)),
             }
         )
