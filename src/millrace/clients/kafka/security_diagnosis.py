@@ -174,12 +174,12 @@ def access_denied(text: str, bootstrap: str, options: Mapping[str, str], doing: 
 
 def _no_token(text: str, options: Mapping[str, str]) -> MillraceError:
     url = options.get("sasl.oauthbearer.token.endpoint.url", "the token endpoint")
-    text = f"no token for client {options.get('sasl.oauthbearer.client.id', '')!r} came from {url}"
+    message = f"no token for client {options.get('sasl.oauthbearer.client.id', '')!r} came from {url}"
     if not _REFUSED.search(text):  # the endpoint may be back later
         hint = "check that it runs, sasl.oauthbearer.token.endpoint.url, and https.ca.location for its certificate"
-        return KafkaUnreachable(text, why=_short(text), hint=hint)
+        return KafkaUnreachable(message, why=_short(text), hint=hint)
     hint = f"check sasl.oauthbearer.client.id, .client.secret and .scope in {_WHERE}"
-    return AccessDenied(text, why=_short(text), hint=hint)
+    return AccessDenied(message, why=_short(text), hint=hint)
 
 
 def _no_mechanism(text: str, where: str, options: Mapping[str, str]) -> AccessDenied:
