@@ -25,9 +25,9 @@ from typing import Any, Literal
 
 from pyspark.sql.types import StructType
 
-from millrace.pipeline.loading.python import Pipeline
+from millrace.pipeline.loading.python import Pipeline as Pipeline
 from millrace.pipeline.model import Connection
-from millrace.pipeline.secret import secret
+from millrace.pipeline.secret import secret as secret
 
 _Text = str | PathLike[str]
 _Picture = tuple[str, dict[str, Any]]
