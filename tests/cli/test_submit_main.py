@@ -10,7 +10,7 @@ import pytest
 
 import millrace
 
-PROGRAM = Path(millrace.__file__).parent / "cli" / "submitted.py"
+PROGRAM = Path(millrace.__file__).parent / "cli" / "submit_main.py"
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["itself", "as the image has it"])
