@@ -192,7 +192,7 @@ def test_tmpdir_is_used_and_cleared_away_after_a_kill_of_all_and_at_a_hurried_en
         jvm = jvm_of(process)
         process.send_signal(signal.SIGINT)
         assert process.stderr
-        wait_until(lambda: b"batch in hand" in process.stderr.readline())
+        wait_until(lambda: b"running batch" in process.stderr.readline())
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert not jvm.is_running()

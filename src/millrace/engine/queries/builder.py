@@ -78,11 +78,9 @@ class QueryBuilder:
     def start(self, query: Query) -> StreamingQuery:
         """Build a query's table and start writing it."""
         try:
-            # A start removes and writes files of the checkpoint.
+            self.context.lock.check()  # a start removes and writes files of the checkpoint
             if any(sink_of(sink).needs_single_writer for sink in query.sinks):
                 self.context.lock.check_start()
-            else:
-                self.context.lock.check()
             tables = QueryTables(self, query)
             running = self._started(query, tables.frame(query.table), tables.sources())
             self.started_queries.add(query.name)
