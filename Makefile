@@ -40,7 +40,7 @@ demo: setup
 
 # Two processes: most tests wait for something outside. One of them has all that needs Spark.
 test: setup lint browser
-	$(BIN)/pytest -n 2 --dist loadscope $(ARGS)
+	$(BIN)/pytest -n 2 $(ARGS)
 
 chaos: setup
 	$(BIN)/pytest -m chaos $(ARGS)

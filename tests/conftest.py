@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,31 +17,36 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from hypothesis import settings as hypothesis_settings
-from xdist.scheduler import LoadScopeScheduling
 
 from emulator import Emulator
+from leaks import leaks, use_own_temporary_folder
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.pool import close_pools
 from millrace.services import cassandra as cassandra_service
 from millrace.services.kafka import ClusterLayout, KafkaCluster, KafkaClusterOptions
+from scheduling import BalancedScheduling
 from shared import run_folder, started_once, stop_what_was_shared
 from standalone import Standalone
+from where import WherePlugin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.workermanage import WorkerController
 
     from millrace.pipeline.loading.python import Pipeline as Written
     from millrace.pipeline.model import PipelineDef
     from millrace.telemetry.channels import Channels
     from millrace.telemetry.query_status import RunStatus
 
-_PROCESSES = {"broker", "cassandra", "quick_starts", "chromium", "emulator", "standalone", "bucket"}
 MILLRACE = Path(sys.executable).parent / "millrace"
 
 # Every JVM of the tests lives shortly: code that is compiled quickly, not well, takes half of the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
+
+use_own_temporary_folder()
 
 # How long an example takes says nothing on a machine that does other things too.
 hypothesis_settings.register_profile("millrace", deadline=None)
@@ -58,45 +61,17 @@ def signals_as_at_a_terminal() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-class Lanes(LoadScopeScheduling):  # type: ignore[misc]
-    """Some processes share the tests, file by file; what needs Spark or Cassandra goes to one of them: one start."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return _lane(nodeid.partition("::")[0])
-
-
-@cache
-def _lane(file: str) -> str:
-    path = Path(__file__).parents[1] / file
-    # Followed by a type: `spark: rate` in a pipeline's text asks for nothing.
-    asks = re.search(
-        r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace|millrace_test)\b\s*: *(?:[A-Z]|str\b)", path.read_text("utf-8")
-    )
-    return "spark" if asks or path.parent.name == "examples" else file
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of this project's tests."""
+    group = parser.getgroup("millrace")
+    group.addoption("--where", action="store_true", help="report what the tests wait for, in all and by file")
+    group.addoption("--record-durations", action="store_true", help="with --where: store how long each file takes")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test of other processes that fails is run once more, and the summary names it (see CONTRIBUTING.md)."""
-    for item in items:
-        asks = set(getattr(item, "fixturenames", ()))
-        if asks & _PROCESSES and not item.get_closest_marker("chaos"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
-
-
-_TIME_LIMIT = pytest.StashKey[object]()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> None:
-    """Keep the time limit of a test for its second try."""
-    item.stash[_TIME_LIMIT] = settings
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The second try of a test has the same time as the first: its limit is set once for both otherwise."""
-    if getattr(item, "execution_count", 1) > 1 and _TIME_LIMIT in item.stash:
-        item.ihook.pytest_timeout_cancel_timer(item=item)
-        item.ihook.pytest_timeout_set_timer(item=item, settings=item.stash[_TIME_LIMIT])
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure where the time goes, if asked to."""
+    if config.getoption("where"):
+        config.pluginmanager.register(WherePlugin())
 
 
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
@@ -111,20 +86,40 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show why a test was run once more."""
-    for report in terminalreporter.stats.get("rerun", ()):
-        terminalreporter.section(f"RERUN {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext)
+    """Show what is left behind."""
+    if _LEAKS:
+        terminalreporter.section("left behind by the tests")
+        for leak in _LEAKS:
+            terminalreporter.write_line(leak)
 
 
-def pytest_sessionfinish() -> None:
-    """Who started something for all processes waits for the others."""
+_LEAKS: list[str] = []
+"""What the processes of the run have left behind; in the process that a person sees."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Stop what this process started for all, when nobody uses it any more, and look for what is left."""
     stop_what_was_shared()
+    close_pools()
+    report: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+    if report is not None:
+        report["leaks"] = leaks()
+    elif not session.config.getoption("numprocesses", None):
+        _LEAKS.extend(leaks())
+    if _LEAKS and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController) -> None:
+    """Take over what a process of the run has left behind."""
+    _LEAKS.extend(f"{node.gateway.id}: {leak}" for leak in getattr(node, "workeroutput", {}).get("leaks", ()))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BalancedScheduling:
     """How `pytest -n 2` deals out the tests."""
-    return Lanes(config, log)
+    return BalancedScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -182,12 +177,12 @@ def committed(cluster: Cluster, topic: str) -> list[Message]:
 
 @pytest.fixture(scope="session")
 def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
-    """One Cassandra, started once: by the process that has Spark."""
-    service = cassandra_service.CassandraService(
-        tmp_path_factory.mktemp("cassandra"), cassandra_service.CassandraOptions(heap="256m")
-    )
-    yield service.start()
-    service.stop()
+    """One Cassandra for the whole run."""
+    folder = run_folder(tmp_path_factory, "cassandra")
+    service = cassandra_service.CassandraService(folder / "data", cassandra_service.CassandraOptions(heap="256m"))
+    with started_once(folder, service.start, service.stop):
+        service.layout = service.layout or cassandra_service.CassandraNode.load(service.folder)
+        yield service.client()
 
 
 @pytest.fixture(scope="session")

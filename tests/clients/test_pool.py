@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from millrace.clients.pool import Pool
+from millrace.clients.pool import Pool, close_pools
 
 
 def test_a_thing_is_made_once_and_lent_to_one_at_a_time() -> None:
@@ -48,3 +48,14 @@ def test_a_fork_does_not_use_what_its_parent_opened() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     with kept.borrow("a", list) as thing:
         assert thing == [1]
+
+
+def test_closing_drops_what_nobody_has() -> None:
+    kept: Pool[object] = Pool(2)
+    with kept.borrow("a", object) as lent:
+        with kept.borrow("b", object):
+            pass
+        close_pools()
+        assert len(kept) == 0
+    with kept.borrow("a", object) as again:
+        assert again is lent

@@ -7,9 +7,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
+_POOLS: WeakSet[Pool[Any]] = WeakSet()
+
+
+def close_pools() -> None:
+    """Close what nobody has borrowed, in every pool of this process."""
+    for pool in list(_POOLS):
+        pool.close()
 
 
 class Pool(Generic[T]):
@@ -21,6 +29,7 @@ class Pool(Generic[T]):
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._of_parents: list[object] = []
+        _POOLS.add(self)
 
     @contextmanager
     def borrow(self, key: Hashable, make: Callable[[], T], sound: Callable[[T], bool] | None = None) -> Iterator[T]:
@@ -41,6 +50,13 @@ class Pool(Generic[T]):
         with self._lock:
             self._leave_parents_behind()
             return key in self._idle
+
+    def close(self) -> None:
+        """Close what nobody has borrowed; the pool can be used again."""
+        with self._lock:
+            self._leave_parents_behind()
+            idle, self._idle = self._idle, OrderedDict()
+        del idle
 
     def __len__(self) -> int:
         return len(self._idle)

@@ -1,0 +1,77 @@
+"""What a process of a test run has left behind at its end: child processes, Kafka clients, threads, temporary folders.
+
+Each process looks at itself when its last fixture is gone. A leak fails the run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+_SETTLE_S = 10.0
+"""How long what is being closed may take."""
+_FOREIGN_THREADS = ("MainThread", "Dummy", "execnet", "where", "pytest_timeout", "ThreadPoolExecutor-gRPC")
+"""Threads of the test runner, by the beginning of their names."""
+
+
+def leaks() -> list[str]:
+    """Return what is left, in words; empty if nothing is."""
+    deadline = time.monotonic() + _SETTLE_S
+    while True:
+        gc.collect()  # a Kafka client closes when it is collected
+        left = [line for look in _LOOKS for line in look()]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.1)
+
+
+def use_own_temporary_folder() -> None:
+    """Give this process a folder for temporary files of its own, so that what is left there is its own.
+
+    The name is short: sockets are made there, and their paths have a limit.
+    """
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # where pytest makes its folders
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="mr")
+    atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
+
+
+def _temporary_files() -> list[str]:
+    return [f"temporary folder {path}" for path in sorted(Path(tempfile.gettempdir()).glob("millrace*"))]
+
+
+def _processes() -> list[str]:
+    lines = []
+    for child in psutil.Process().children(recursive=True):
+        try:
+            lines.append(f"process {child.pid}: {' '.join(child.cmdline())[:200]}")
+        except psutil.NoSuchProcess:
+            continue
+    return lines
+
+
+def _kafka_clients() -> list[str]:
+    names = Counter(
+        (task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir() if (task / "comm").exists()
+    )
+    return [f"{names['rdk:main']} Kafka clients"] if names["rdk:main"] else []
+
+
+def _threads() -> list[str]:
+    return [
+        f"thread {thread.name}"
+        for thread in threading.enumerate()
+        if not thread.daemon and not thread.name.startswith(_FOREIGN_THREADS)
+    ]
+
+
+_LOOKS: tuple[Callable[[], list[str]], ...] = (_processes, _kafka_clients, _threads, _temporary_files)
