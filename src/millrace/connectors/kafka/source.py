@@ -54,6 +54,12 @@ _CARRIED = {
 _RAW = {"value": "binary", **_CARRIED}
 _EARLIEST = -2
 """What Spark's source takes for the beginning of a partition."""
+FETCH_MAX_WAIT_MS = 20
+"""How long a broker waits for records that are not there yet, where Spark's source reads a batch.
+
+Spark's consumer asks for the records after those it has got, and on the same connection where the partition ends. A
+broker answers one request after the other, so a small batch would take Kafka's default of 500 ms for each partition.
+"""
 _RECENT_S = 60.0
 WORTHWHILE_RECORDS = 100_000
 """From how many records on the bulk source saves more time than the start of its process costs."""
@@ -207,6 +213,7 @@ class KafkaSource(DecodedSource):
             "kafka.bootstrap.servers": cluster.bootstrap,
             "kafka.isolation.level": self.isolation,
             "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+            **({"kafka.fetch.max.wait.ms": str(FETCH_MAX_WAIT_MS)} if context.batches else {}),
             "includeHeaders": "true",
             "failOnDataLoss": str(not self.continues_on_data_loss).lower(),
             **{f"kafka.{name}": value for name, value in cluster.java_properties().items()},
