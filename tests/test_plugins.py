@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from millrace import plugins
+from millrace.connectors.base.api import SOURCES
 from millrace.connectors.base.record_sink import RECORD_SINKS
-from millrace.errors import FileUnusable, UnknownName
+from millrace.connectors.base.registry import connector_names, make_source, source_forms
+from millrace.errors import FileUnusable, PluginUnusable, UnknownName
 from millrace.feeds.base.api import FEEDS, Run
+from millrace.pipeline.loading import load
+from millrace.pipeline.model import connection
 from millrace.plugins import PluginRegistry
 
 COUNTER = '''
@@ -61,6 +66,57 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Plu
         return PluginRegistry("shed", Tool, "tool")
 
     return make
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Install a distribution whose entry point `gadget` among the connectors leads to a module of the given text."""
+
+    def install(text: str, member: str = "") -> None:
+        metadata = tmp_path / "gadget_plugin-1.2.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: gadget-plugin\nVersion: 1.2\n")
+        (metadata / "entry_points.txt").write_text(f"[millrace.connectors]\ngadget = gadget_module{member}\n")
+        (tmp_path / "gadget_module.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        plugins._points.cache_clear()
+
+    yield install
+    plugins._points.cache_clear()
+
+
+def test_a_plugin_that_cannot_be_imported_is_named_with_its_distribution_and_its_error(
+    plugin: Callable[[str], None], tmp_path: Path
+) -> None:
+    plugin("import no_such_module\n")
+    with pytest.raises(PluginUnusable) as raised:
+        SOURCES.load("gadget")
+    assert "gadget = gadget_module" in raised.value.message
+    assert "gadget-plugin 1.2" in raised.value.message
+    assert raised.value.why == "ModuleNotFoundError: No module named 'no_such_module'"
+    mistakes = make_source(connection("gadget", "rows"))[1]
+    assert [mistake.condition for mistake in mistakes] == ["plugin.unusable"]
+    assert "gadget" in connector_names()
+    file = tmp_path / "pipeline.py"
+    file.write_text('import millrace as mr\nmr.Pipeline("p").source("a", mr.gadget("rows"))\n')
+    with pytest.raises(PluginUnusable):
+        load(str(file))
+
+
+def test_an_entry_point_that_leads_to_no_module_is_unusable(plugin: Callable[..., None]) -> None:
+    plugin("class Gadget: pass\n", ":Gadget")
+    with pytest.raises(PluginUnusable) as raised:
+        SOURCES.load("gadget")
+    assert "gadget = gadget_module" in (raised.value.hint or "")
+
+
+def test_a_plugin_without_a_class_of_the_kind_is_unknown_and_not_suggested(plugin: Callable[[str], None]) -> None:
+    plugin("nothing = 1\n")
+    with pytest.raises(UnknownName) as raised:
+        SOURCES.load("gadget")
+    assert "gadget" not in (raised.value.hint or "")
+    assert "gadget-plugin 1.2" in (raised.value.why or "")
+    assert "gadget" not in {form.name for form in source_forms()}
 
 
 def test_built_in_feeds_are_found() -> None:

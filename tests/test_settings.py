@@ -85,8 +85,10 @@ def test_a_renamed_setting_is_read_by_its_old_name_with_a_notice(set_environment
     set_environment(MILLRACE_PATIENCE="20s", MILLRACE_BULK="off")
     assert (STOP_TIMEOUT.value(), BULK_READER.value()) == (20.0, "off")
     assert [notice.split()[0] for notice in old_name_notices()] == ["MILLRACE_PATIENCE", "MILLRACE_BULK"]
+    assert not [notice for notice in old_name_notices() if "ignored" in notice]
     set_environment(MILLRACE_STOP_TIMEOUT="5s")
     assert STOP_TIMEOUT.value() == 5.0
+    assert ["MILLRACE_PATIENCE is ignored" in notice for notice in old_name_notices()] == [True, False]
     set_environment(MILLRACE_BULK="perhaps")
     with pytest.raises(InvalidSetting, match="MILLRACE_BULK:"):
         BULK_READER.value()

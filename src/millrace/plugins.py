@@ -13,7 +13,8 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -21,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from millrace.errors import FileUnusable, UnknownName
+from millrace.errors import FileUnusable, PluginUnusable, UnknownName, described
 
 T = TypeVar("T")
 
@@ -74,6 +75,26 @@ def _points(group: str) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=group))
 
 
+def _described_point(point: EntryPoint) -> str:
+    distribution = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
+    return f"the entry point `{point.name} = {point.value}`{distribution}"
+
+
+def _loaded(point: EntryPoint) -> ModuleType:
+    """Return the module of an entry point; raise PluginUnusable if it cannot be imported or is none."""
+    try:
+        module = point.load()
+    except Exception as error:
+        hint = "install what is missing, or update or uninstall the plug-in"
+        raise PluginUnusable(
+            f"{_described_point(point)} cannot be imported", why=described(error), hint=hint
+        ) from error
+    if not isinstance(module, ModuleType):
+        hint = f"it must name the module only: {point.name} = {point.module}"
+        raise PluginUnusable(f"{_described_point(point)} leads to no module", hint=hint)
+    return module
+
+
 class PluginRegistry(Generic[T]):
     """A package whose modules each define one class of a kind; the module's name is the plugin's name."""
 
@@ -89,12 +110,21 @@ class PluginRegistry(Generic[T]):
 
     def load(self, name: str) -> type[T]:
         """Return the class of a name."""
-        found = self._defined_in(self._module(name))
-        if found is None and name.endswith(".py"):
+        kind = self._defined_in(self._module(name))
+        if kind is None and name.endswith(".py"):
             raise FileUnusable(f"{name} defines no {self.noun}", hint=f"it needs one subclass of {self.kind.__name__}")
-        if found is None:
-            raise UnknownName.among(self.noun, name, self.names())
-        return found
+        if kind is None:
+            unknown = UnknownName.among(self.noun, name, self.names())
+            if point := self._installed(name):
+                unknown.why = f"{_described_point(point)} defines no subclass of {self.kind.__name__}"
+            raise unknown
+        return kind
+
+    def kinds(self) -> Iterator[tuple[str, type[T]]]:
+        """Give every name with its class; the plug-in of a name may define another kind of class only."""
+        for name in self.names():
+            with suppress(UnknownName):
+                yield name, self.load(name)
 
     def name_of(self, kind: type) -> str:
         """Return the name of a class."""
@@ -108,12 +138,14 @@ class PluginRegistry(Generic[T]):
         return [name for name in modules if self._defined_in(self._import(name))]
 
     def _module(self, name: str) -> ModuleType | None:
-        for point in (point for point in _points(self.package) if point.name == name):
-            loaded = point.load()
-            return loaded if isinstance(loaded, ModuleType) else None
+        if point := self._installed(name):
+            return _loaded(point)
         if name.endswith(".py"):
             return module_of(Path(name))
         return self._import(name) if name.isidentifier() else None
+
+    def _installed(self, name: str) -> EntryPoint | None:
+        return next((point for point in _points(self.package) if point.name == name), None)
 
     def _import(self, name: str) -> ModuleType | None:
         path = f"{self.package}.{name}"

@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from platformdirs import user_cache_path
 
-from millrace.errors import InvalidOption, InvalidSetting
+from millrace.errors import InvalidOption, InvalidSetting, deprecation_notice
 from millrace.secret_files import read_variable_or_file
 from millrace.units import Backlog, parse_backlog, parse_duration, parse_heap, parse_rate_with_unit
 
@@ -222,37 +222,15 @@ CHECK_TIMEOUT = Setting(
 )
 VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")
 
-SETTINGS: tuple[Setting[object], ...] = (
-    KAFKA,
-    KAFKA_CONFIG,
-    KAFKA_DATA,
-    KAFKA_HEAP,
-    KAFKA_TIMEOUT,
-    CASSANDRA,
-    CASSANDRA_CONFIG,
-    CASSANDRA_DATA,
-    CASSANDRA_HEAP,
-    CASSANDRA_TIMEOUT,
-    CACHE,
-    IVY_SETTINGS,
-    JAVA,
-    STATE,
-    RESTARTS,
-    STOP_TIMEOUT,
-    ALERT,
-    ALERT_LAG,
-    ALERT_DEAD,
-    TOKEN,
-    ARCHIVE,
-    BULK_READER,
-    STATE_KEYS,
-    CHECK_TIMEOUT,
-    VERBOSE,
-)  # type: ignore[assignment]  # a tuple of different T
+SETTINGS: tuple[Setting[Any], ...] = tuple(value for value in globals().values() if isinstance(value, Setting))
+"""Every setting, in the order of this file."""
 
 
 def old_name_notices() -> list[str]:
     """Return a line for each environment variable that is set by the old name of its setting."""
     renamed = [(setting.old_variable, setting.variable) for setting in SETTINGS if setting.old_variable]
-    used = [(old, new) for old, new in renamed if os.environ.get(old)]
-    return [f"{old} is now {new}; the old name still works in this release" for old, new in used]
+    return [
+        deprecation_notice(old, new) + (f", which is also set: {old} is ignored" if os.environ.get(new) else "")
+        for old, new in renamed
+        if os.environ.get(old)
+    ]

@@ -19,6 +19,7 @@ def test_lines() -> None:
 def test_the_nearest_name_is_suggested() -> None:
     assert "posts" in str(UnknownName.among("feed", "postz", ["posts", "ads"]).hint)
     assert did_you_mean("zzz", ["posts", "ads"]) == "there are: ads, posts"
+    assert did_you_mean("posts", ["posts", "ads"]) == "there are: ads"
     assert did_you_mean("zzz", []) == "there are none yet"
 
 

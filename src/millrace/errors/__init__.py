@@ -5,6 +5,7 @@
     │   ├── InvalidOption               2  option.invalid
     │   ├── InvalidSetting              2  setting.invalid
     │   ├── UnknownName                 2  name.unknown
+    │   ├── PluginUnusable              2  plugin.unusable
     │   ├── InvalidDefinition           2  pipeline.invalid
     │   │   └── InvalidTest             2  test.invalid
     │   ├── InvalidSchema               2  schema.invalid
@@ -78,6 +79,7 @@ from millrace.errors.base import (
     Problem,
     RunError,
     SourceLocation,
+    deprecation_notice,
     described,
     did_you_mean,
     printable,
@@ -97,6 +99,7 @@ from millrace.errors.input import (
     InvalidTest,
     MissingExtra,
     NotUtf8,
+    PluginUnusable,
     PortInUse,
     StateMismatch,
     UnknownName,
@@ -203,6 +206,7 @@ __all__ = [
     "NotRedrivable",
     "NotUtf8",
     "OffsetsGone",
+    "PluginUnusable",
     "PortInUse",
     "Problem",
     "QueryFailed",
@@ -225,6 +229,7 @@ __all__ = [
     "UnknownStream",
     "UnknownTable",
     "UnknownTopic",
+    "deprecation_notice",
     "described",
     "did_you_mean",
     "printable",

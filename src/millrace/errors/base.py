@@ -104,8 +104,8 @@ def printable(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest known name, and all of them when they are few."""
-    names = sorted(known)
+    """A hint that names the nearest other name, and all of them when they are few."""
+    names = sorted(set(known) - {name})
     near = get_close_matches(name, names, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]!r}?"
@@ -113,3 +113,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         return "there are none yet"
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return f"there are: {shown}"
+
+
+def deprecation_notice(old: str, new: str) -> str:
+    """Return the warning about the use of a name or value that has a new one."""
+    return f"{old} is deprecated and will be removed in the next release; use {new}"

@@ -30,8 +30,13 @@ class UnknownName(InputError):
     @classmethod
     def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
         """An error that lists what is known and guesses what was meant."""
-        names = sorted(known)
-        return cls(f"there is no {kind} named {name!r}", hint=did_you_mean(name, names))
+        return cls(f"there is no {kind} named {name!r}", hint=did_you_mean(name, known))
+
+
+class PluginUnusable(InputError):
+    """An installed plug-in cannot be imported, or is not of the form that its entry point must lead to."""
+
+    condition = "plugin.unusable"
 
 
 class NotUtf8(InputError):

@@ -15,7 +15,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from millrace.connectors.base.api import SINKS, SOURCES, Sink, Source, require_no_mistakes
-from millrace.errors import InputError, InvalidDefinition, UnknownName, did_you_mean
+from millrace.errors import InputError, PluginUnusable, UnknownName, deprecation_notice, did_you_mean
 from millrace.pipeline.connector_facts import Connectors, Facts, OptionMistake
 from millrace.pipeline.loading.json_schema import ConnectorForm, OptionForm
 from millrace.pipeline.model import Connection, PipelineDef, SinkDef, SourceDef, freeze
@@ -104,8 +104,8 @@ def in_generation(connection: Connection, number: int) -> Connection | None:
 def _make(room: PluginRegistry[T], connection: Connection) -> tuple[T | None, list[OptionMistake]]:
     try:
         kind = room.load(connection.connector)
-    except UnknownName as error:
-        return None, [OptionMistake("connector.unknown", error.message, hint=error.hint)]
+    except PluginUnusable as error:
+        return None, [OptionMistake("plugin.unusable", error.message, hint=error.hint, why=error.why)]
     except InputError as error:
         return None, [OptionMistake("connector.unknown", error.message, hint=error.hint, why=error.why)]
     given = dict(connection.options)
@@ -189,8 +189,7 @@ def _deprecated(room: PluginRegistry[Any], connection: Connection) -> tuple[Opti
             old, new = (
                 (name, current) if value == current_value else (f"{name}: {value}", f"{current}: {current_value}")
             )
-            message = f"{old} is deprecated and will be removed in the next release; write {new}"
-            notices.append(OptionMistake("option.deprecated", message, name))
+            notices.append(OptionMistake("option.deprecated", deprecation_notice(old, new), name))
     return tuple(notices)
 
 
@@ -300,8 +299,7 @@ def sink_forms() -> list[ConnectorForm]:
 
 
 def _forms(room: PluginRegistry[Any]) -> Iterator[ConnectorForm]:
-    for name in room.names():
-        kind = room.load(name)
+    for name, kind in room.kinds():
         hints = get_type_hints(kind)
         fields = [one for one in dataclasses.fields(kind) if one.init and not one.metadata.get("rest")]
         options = [_option(one, hints[one.name]) for one in fields if not one.metadata.get("argument")]
@@ -396,17 +394,15 @@ def _kafka_readers(pipeline: PipelineDef) -> dict[str, Source]:
 
 def source_of(source: SourceDef) -> Source:
     """The connector of a source."""
-    reader, mistakes = make_source(source.connection)
-    require_no_mistakes(mistakes, f"source {source.name!r}", place=source.place)
-    if reader is None:
-        raise InvalidDefinition(f"source {source.name!r} cannot be read", place=source.place)
-    return reader
+    return _without_mistakes(*make_source(source.connection), f"source {source.name!r}", source.place)
 
 
 def sink_of(sink: SinkDef) -> Sink:
     """The connector of a sink."""
-    writer, mistakes = make_sink(sink.connection)
-    require_no_mistakes(mistakes, f"the sink of {sink.table!r}", place=sink.place)
-    if writer is None:
-        raise InvalidDefinition(f"the sink of {sink.table!r} cannot be written", place=sink.place)
-    return writer
+    return _without_mistakes(*make_sink(sink.connection), f"the sink of {sink.table!r}", sink.place)
+
+
+def _without_mistakes(connector: T | None, mistakes: list[OptionMistake], what: str, place: Any) -> T:
+    require_no_mistakes(mistakes, what, place=place)
+    assert connector is not None  # noqa: S101 - where there is none, there is a mistake
+    return connector
