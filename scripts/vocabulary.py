@@ -55,7 +55,7 @@ def read_baseline() -> dict[str, int]:
 
 
 def main() -> None:
-    """Compare, and end with 1 when a count is not that of the baseline."""
+    """Compare, and end with 1 when a count is above the baseline."""
     counts, places = count()
     baseline = read_baseline() if BASELINE.exists() else dict(counts)
     raised = [word for word in REPLACEMENTS if counts[word] > baseline.get(word, 0)]
@@ -69,7 +69,6 @@ def main() -> None:
         BASELINE.write_text("".join(f"{word}\t{counts[word]}\n" for word in REPLACEMENTS))
     elif fallen := [word for word in REPLACEMENTS if counts[word] < baseline[word]]:
         print(f"fewer than in the baseline: {', '.join(fallen)}; keep it so: python scripts/vocabulary.py --update")
-        sys.exit(1)
 
 
 if __name__ == "__main__":
