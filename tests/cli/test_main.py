@@ -14,6 +14,7 @@ import typer
 from conftest import MILLRACE, CommandLine
 from millrace import __version__
 from millrace.cli.main import app
+from millrace.errors import deprecation_notice
 from millrace.services.process import free_port
 
 Run = Callable[..., Any]
@@ -82,7 +83,7 @@ def test_help_fits_80_columns(offline_run: Run, monkeypatch: pytest.MonkeyPatch,
 )
 def test_an_old_name_of_an_option_works_with_a_notice(offline_run: Run, command: str, old: str, new: str) -> None:
     ran = offline_run(command, "missing.yaml", old, *(["--list"] if command == "replay" else []), code=2)
-    assert f"{old.partition('=')[0]} is now called {new}" in ran.err
+    assert deprecation_notice(old.partition("=")[0], new) in ran.err.replace("\n", " ")
     assert "there is no file missing.yaml" in ran.err
     assert old.partition("=")[0] + " " not in offline_run(command, "--help").out
 

@@ -18,7 +18,7 @@ from conftest import CommandLine, committed
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.dead_letters.store import letters_in_topic
+from millrace.dead_letters.store import letters_in_topics
 from millrace.telemetry.query_status import RunStatus
 
 RECORDS = 900
@@ -143,5 +143,5 @@ def test_who_wakes_up_writes_nothing(
     # Whichever it meets first: the other run, or what that has written.
     assert "older than what was written" in told or (lives and "runs already" in told)
     assert is_exact(cluster, topic)
-    letters = [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter.value for found in letters_in_topics(cluster, [f"{topic}.dead"])]
     assert sorted(map(bytes, letters)) == sorted(b"bad %d" % one for one in BAD)

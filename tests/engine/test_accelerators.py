@@ -11,7 +11,7 @@ import millrace as mr
 from conftest import committed
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.dead_letters.store import letters_in_topic
+from millrace.dead_letters.store import letters_in_topics
 from millrace.engine.checkpoints.query_history import position
 from millrace.engine.session.spark_conf import ROCKSDB, ROCKSDB_OPTIONS, state_store_choices
 from millrace.pipeline.plan import make_plan
@@ -59,7 +59,7 @@ def found(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def buried(cluster: Cluster, topic: str) -> list[bytes | None]:
-    return sorted((one.letter.value for one in letters_in_topic(cluster, f"{topic}.dead")), key=str)
+    return sorted((one.letter.value for one in letters_in_topics(cluster, [f"{topic}.dead"])), key=str)
 
 
 @pytest.mark.parametrize("decoder", ["arrow", "spark"])

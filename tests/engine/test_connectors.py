@@ -17,7 +17,7 @@ from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
-from millrace.dead_letters.store import letters_in_folder, letters_in_topic
+from millrace.dead_letters.store import letters_in_folder, letters_in_topics
 from millrace.errors import MillraceError
 from millrace.telemetry.query_status import RunStatus
 
@@ -52,14 +52,14 @@ def test_csv_messages(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
     send(cluster, topic, b"a,1", b"b,x", b"c,3")
     run_pipeline(copied(mr.kafka(topic, format="csv", schema="name string, n int")))
     assert result() == [{"name": "a", "n": 1}, {"name": "c", "n": 3}]
-    assert [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")] == [b"b,x"]
+    assert [found.letter.value for found in letters_in_topics(cluster, [f"{topic}.dead"])] == [b"b,x"]
 
 
 def test_text_that_is_not_utf8_is_a_dead_letter(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
     send(cluster, topic, b"fine", b"\xff\xfe", None, headers=(("h", b"\x00"),))
     run_status = run_pipeline(copied(mr.kafka(topic, format="text"), "SELECT value, key, offset FROM source"))
     assert result() == [{"value": "fine", "key": "k", "offset": 0}]
-    letters = [found.letter for found in letters_in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter for found in letters_in_topics(cluster, [f"{topic}.dead"])]
     assert [(letter.value, letter.offset, letter.headers) for letter in letters] == [
         (b"\xff\xfe", 1, (("h", b"\x00"),)),
         (None, 2, (("h", b"\x00"),)),
@@ -252,7 +252,7 @@ def test_real_time_from_topic_to_topic(cluster: Cluster, topic: str, run_pipelin
         return len(found) == 2 and bool(buried())
 
     def buried() -> list[bytes | None]:
-        return [one.letter.value for one in letters_in_topic(cluster, f"{topic}.dead")]
+        return [one.letter.value for one in letters_in_topics(cluster, [f"{topic}.dead"])]
 
     run_pipeline(pipeline, until=arrived)
     assert buried() == [b"nonsense"]

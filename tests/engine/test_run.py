@@ -17,7 +17,7 @@ from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.memory import MEMORY
-from millrace.dead_letters.store import letters_in_topic
+from millrace.dead_letters.store import letters_in_topics
 from millrace.engine.checkpoints.state_dir import StateDir
 from millrace.engine.run import RunSettings, run
 from millrace.errors import MillraceError
@@ -192,7 +192,7 @@ def test_a_console_shows_a_few_rows_and_decodes_all(cluster: Cluster, topic: str
     pipeline.source("lines", mr.kafka(topic, format="text"))
     pipeline.sink("lines", mr.console(rows=5))
     run_pipeline(pipeline)
-    assert [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")] == [b"\xff"]
+    assert [found.letter.value for found in letters_in_topics(cluster, [f"{topic}.dead"])] == [b"\xff"]
 
 
 def test_a_pattern_leaves_dead_letters_out(cluster: Cluster, topic: str, run_pipeline: Run) -> None:

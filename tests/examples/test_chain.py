@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from millrace.clients.cassandra import Cassandra
-from millrace.dead_letters.store import letters_in_topic
+from millrace.dead_letters.store import letters_in_topics
 
 from .conftest import EXAMPLES, Stage
 
@@ -19,7 +19,7 @@ def test_readings_go_all_the_way(stage: Stage, cassandra: Cassandra, keyspace: s
     assert sorted(
         (room, f"{minute:%Y-%m-%dT%H:%M:%S.000Z}", average, readings) for room, minute, average, readings in found
     ) == sorted(told())
-    assert len(list(letters_in_topic(stage.cluster, f"{readings}.dead"))) == 1
+    assert len(list(letters_in_topics(stage.cluster, [f"{readings}.dead"]))) == 1
 
 
 def told() -> list[tuple[str, str, float, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millrace.dead_letters.store import letters_in_topic
+from millrace.dead_letters.store import letters_in_topics
 
 from .conftest import EXAMPLES, Stage
 
@@ -17,7 +17,7 @@ def test_failures_go_on_and_broken_lines_are_kept_apart(stage: Stage) -> None:
         ("stock", "stock", "2026-05-04T08:00:06.000Z", "/stock/7", 500, 40.0),
     ]
     lines = (EXAMPLES / "kafka-to-kafka/data/weblogs.jsonl").read_bytes().splitlines()
-    letters = [found.letter for found in letters_in_topic(stage.cluster, f"{weblogs}.dead")]
+    letters = [found.letter for found in letters_in_topics(stage.cluster, [f"{weblogs}.dead"])]
     assert [(letter.offset, letter.value) for letter in letters] == [(3, lines[3]), (5, lines[5])]
     assert "application" in letters[1].reason
     assert run_status.dead() == {"weblogs": 2}

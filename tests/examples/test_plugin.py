@@ -57,4 +57,5 @@ def test_it_is_not_found_where_it_is_not_installed() -> None:
 
 @pytest.mark.timeout(600)
 def test_mypy_accepts_it(environment: Path, tmp_path: Path) -> None:
-    run(environment, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), "-p", "millrace_sqlite", folder=tmp_path)
+    options = ("--strict", "--config-file=", "--cache-dir", str(tmp_path))  # no file of a folder above is read
+    run(environment, "-m", "mypy", *options, "-p", "millrace_sqlite", folder=tmp_path)

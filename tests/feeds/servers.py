@@ -22,7 +22,8 @@ from websockets.sync.server import Server, ServerConnection, serve
 
 from millrace.clients.kafka.record import Record
 from millrace.feeds.base.api import Feed, Run
-from millrace.feeds.public_streams import Backoff, DelayRamp, reader
+from millrace.feeds.public_streams import reader
+from millrace.feeds.public_streams.backoff import Backoff, DelayRamp
 
 NO_WAIT = DelayRamp(0.001, 0.001)
 QUICK = Backoff(network=NO_WAIT, server=NO_WAIT, limited=NO_WAIT, jitter=0.0)

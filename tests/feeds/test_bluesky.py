@@ -15,7 +15,7 @@ import pytest
 from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base.api import FEEDS, Cursor, Run
 from millrace.feeds.bluesky import OVERLAP_US, Bluesky, event_id
-from millrace.feeds.public_streams import Backoff
+from millrace.feeds.public_streams.backoff import Backoff
 
 from .servers import Log, gather, jetstream, mute_websocket, quicken
 

@@ -11,7 +11,7 @@ import pytest
 from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base.api import FEEDS, Cursor, Run
 from millrace.feeds.mastodon import OVERLAP_MS, Mastodon, rewound_id
-from millrace.feeds.public_streams import Backoff
+from millrace.feeds.public_streams.backoff import Backoff
 
 from .servers import Exchange, Site, Timeline, gather, in_turn, quicken, refuse
 

@@ -11,7 +11,7 @@ import pytest
 
 from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base.api import FEEDS, Cursor, Run
-from millrace.feeds.public_streams import Backoff
+from millrace.feeds.public_streams.backoff import Backoff
 from millrace.feeds.wikimedia import OVERLAP_MS, Wikimedia, newest_id, rewound_id
 
 from .servers import Exchange, Log, Site, event_stream, gather, in_turn, quicken, refuse

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from millrace.cli.output import print_line
+from millrace.errors import deprecation_notice
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -43,7 +44,7 @@ def renamed_option(old: str, new: str) -> Any:
 
     def notice(value: Any) -> Any:
         if value:
-            print_line(f"{old} is now called {new}; the old name will be removed in the next release")
+            print_line(deprecation_notice(old, new))
         return value
 
     return typer.Option(old, hidden=True, callback=notice)

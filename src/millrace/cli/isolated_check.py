@@ -11,6 +11,7 @@ files. So `check` forks a child for it and trusts only the shape of the child's 
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import gc
 import json
@@ -20,7 +21,6 @@ import re
 import resource
 import select
 import signal
-import struct
 import sys
 import tempfile
 import time
@@ -28,6 +28,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -39,12 +40,6 @@ from millrace.units import format_duration
 
 _REPORT_BYTES = 16 << 20
 _REPORT_AT = 4096
-_HEADER = struct.Struct("=QQ")
-"""The child's step, and the length of its report."""
-_NOTE = struct.Struct("=16sQ")
-"""The call that ends the process, and its line in the file."""
-_OPEN_LINES = struct.Struct("=??")
-"""Whether the last output to standard output and to standard error has no line end."""
 _MAX_TEXT_CHARS = 4000
 _GRACE_S = 2.0
 """The parent waits longer than the child, which knows the line."""
@@ -84,27 +79,17 @@ class CheckResult:
     complete: bool = True
     """Whether the child has reported."""
 
-    @property
-    def errors(self) -> list[Problem]:
-        """The problems that are errors."""
-        return [problem for problem in self.problems if problem.severity == "error"]
 
-
+@dataclass(frozen=True)
 class CheckStep:
     """Tells the parent which step the child begins."""
 
-    def __init__(self, begin: Callable[[bool], None], report: Callable[[CheckResult], None]) -> None:
-        self._begin = begin
-        self.report = report
-        """Report a result in case that the next steps do not end."""
-
-    def of_the_file(self) -> None:
-        """Begin a step that runs code of the file, with the whole time limit."""
-        self._begin(False)
-
-    def of_millrace(self) -> None:
-        """Begin a step of Millrace and Spark."""
-        self._begin(True)
+    of_the_file: Callable[[], None]
+    """Begin a step that runs code of the file, with the whole time limit."""
+    of_millrace: Callable[[], None]
+    """Begin a step of Millrace and Spark."""
+    report: Callable[[CheckResult], None]
+    """Report a result in case that the next steps do not end."""
 
 
 Examine = Callable[[CheckStep], CheckResult]
@@ -117,23 +102,23 @@ def check_in_child(
 
     `quiet` sends the output of the file to standard error. `spark_starts` is called when the child starts Spark.
     """
-    channel = _CheckReporter()
+    shared = _SharedReport()
     path = file.partition("::")[0]
-    with tempfile.TemporaryFile() as trace, _forked() as child:
-        if child.pid == 0:
-            _run(channel, trace.fileno(), path, examine, limit_s, quiet=quiet)
-        code = _wait(child, channel, limit_s, spark_starts)
+    with tempfile.TemporaryFile() as trace, _forked() as (child, alive):
+        if child == 0:
+            _run(shared, trace.fileno(), path, examine, limit_s, quiet=quiet)
+        code = _wait(child, alive, shared, limit_s, spark_starts)
         trace.seek(0)
         dump = trace.read(_REPORT_BYTES).decode("utf-8", "replace")
-    for stream, is_open in zip((sys.stderr if quiet else sys.stdout, sys.stderr), channel.open_lines(), strict=True):
+    for stream, is_open in zip((sys.stderr if quiet else sys.stdout, sys.stderr), shared.state.open_lines, strict=True):
         if is_open and stream:
             stream.write("\n")  # else the file's output would be glued to ours
             stream.flush()
-    report = channel.report()
+    report = shared.read()
     result = None if report is None else _read(report)
     if code == 0 and result:
         return result
-    problem = _ended_early(path, code, dump, channel.note(), limit_s)
+    problem = _ended_early(path, code, dump, shared.ending_call(), limit_s)
     if result is None:
         return CheckResult([problem], complete=False)
     return replace(result, problems=[*result.problems, problem], complete=False)
@@ -142,16 +127,12 @@ def check_in_child(
 # The parent's side
 
 
-@dataclass
-class _Child:
-    pid: int
-    alive: int
-    """A pipe that is at its end when no process of the child has it open."""
-
-
 @contextmanager
-def _forked() -> Iterator[_Child]:
-    """Fork; the parent kills the child and what it started at the end."""
+def _forked() -> Iterator[tuple[int, int]]:
+    """Fork; yield the child's id, which is 0 in the child, and a pipe that ends with the last process of the child.
+
+    At the end the parent kills the child and what it started.
+    """
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError):  # closed, or None when there is none
             stream.flush()
@@ -160,12 +141,11 @@ def _forked() -> Iterator[_Child]:
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, of which the command line has none here
         pid = os.fork()
     if pid == 0:
-        yield _Child(0, alive)
+        yield pid, alive
         _exit(1)
     os.close(held)
-    child = _Child(pid, alive)
     try:
-        yield child
+        yield pid, alive
     finally:
         os.close(alive)
         with suppress(ProcessLookupError, PermissionError):
@@ -176,19 +156,21 @@ def _forked() -> Iterator[_Child]:
             os.waitpid(pid, 0)
 
 
-def _wait(child: _Child, channel: _CheckReporter, limit_s: float, spark_starts: Callable[[], None]) -> int | None:
+def _wait(
+    child: int, alive: int, shared: _SharedReport, limit_s: float, spark_starts: Callable[[], None]
+) -> int | None:
     """Return the child's exit code (minus the number of a signal), or None at the time-out."""
     step, deadline, at_end = 0, time.monotonic() + limit_s + _GRACE_S, False
     while time.monotonic() < deadline:
         if at_end:
             time.sleep(_POLL_INTERVAL_S / 10)
         else:
-            at_end = bool(select.select([child.alive], [], [], _POLL_INTERVAL_S)[0])
+            at_end = bool(select.select([alive], [], [], _POLL_INTERVAL_S)[0])
         # Not waited for yet: the process group must not be another's when it is killed.
-        if (code := _exit_code(child.pid)) is not None:
+        if (code := _exit_code(child)) is not None:
             return code
-        if channel.step() != step:
-            step = channel.step()
+        if shared.state.step != step:
+            step = shared.state.step
             deadline = time.monotonic() + (_SPARK_TIMEOUT_S if step % 2 else limit_s) + _GRACE_S
             if step == 1:
                 spark_starts()
@@ -209,17 +191,12 @@ def _read(report: bytes) -> CheckResult | None:
     """Return the report if it has the shape of one; raise the MillraceError that it contains."""
     try:
         fields = json.loads(report)
-        failure = fields["failure"]
-        if failure is not None:
-            raise _failure(failure)
-        return CheckResult(
-            [_problem(each) for each in fields["problems"]],
-            CheckedContents(**{name: int(count) for name, count in fields["contents"].items()})
-            if fields["contents"]
-            else None,
-            int(fields["left_out"]),
-            fields["spark_asked"] is True,
-        )
+        if fields["failure"] is not None:
+            raise _failure(fields["failure"])
+        counts = {name: int(count) for name, count in (fields["contents"] or {}).items()}
+        contents = CheckedContents(**counts) if counts else None
+        problems = [_problem(problem) for problem in fields["problems"]]
+        return CheckResult(problems, contents, int(fields["left_out"]), fields["spark_asked"] is True)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
@@ -252,21 +229,19 @@ def _text(value: Any) -> str | None:
     return printable(value[:_MAX_TEXT_CHARS])
 
 
-def _ended_early(file: str, code: int | None, dump: str, note: tuple[str, int], limit_s: float) -> Problem:
+def _ended_early(file: str, code: int | None, dump: str, ending: tuple[str, int], limit_s: float) -> Problem:
     """Return the problem of a child that ended without a report."""
     line, innermost = _line_of(dump, file)
+    place = SourceLocation(file, line)
     if code is None or dump.startswith("Timeout"):
         message = f"the file was not read and checked within {format_duration(limit_s)}"
         less = "do not wait or compute there" if file.endswith(".py") else "make it smaller"
         hint = f"{less}, or allow more time with --timeout"
-        return Problem(
-            "pipeline.timeout", message, SourceLocation(file, line), hint, innermost and f"it was at {innermost}"
-        )
-    call, noted_line = note
+        return Problem("pipeline.timeout", message, place, hint, innermost and f"it was at {innermost}")
+    call, ending_line = ending
     if call:
         message = f"the file ends the process that reads it: os.{call}"
-        return Problem("pipeline.ended", message, SourceLocation(file, noted_line or None), _NO_ENDING)
-    place = SourceLocation(file, line)
+        return Problem("pipeline.ended", message, SourceLocation(file, ending_line or None), _NO_ENDING)
     if code < 0:
         message = f"the process that read the file was ended by the signal {_signal_name(-code)}"
         why = "by the system, because memory ran out, or by another process" if code == -signal.SIGKILL else None
@@ -308,71 +283,64 @@ def _escaped(code: int) -> str:
 # Between the two
 
 
-class _CheckReporter:
-    """Memory that the parent and the child share."""
+class _SharedState(ctypes.Structure):
+    """What the parent knows about the child besides its report."""
 
-    _OPEN_LINES_AT = _HEADER.size + _NOTE.size
+    _fields_ = (
+        ("step", ctypes.c_uint64),  # odd ones are Millrace's own work
+        ("report_bytes", ctypes.c_uint64),
+        ("ending_call", ctypes.c_char * 16),  # the call that is about to end the process
+        ("ending_line", ctypes.c_uint64),  # its line in the file
+        ("open_lines", ctypes.c_bool * 2),  # whether the last output to stdout, to stderr, has no line end
+    )
+
+
+class _SharedReport:
+    """Memory that the parent and the child share."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _REPORT_AT + _REPORT_BYTES)
-
-    def step(self) -> int:
-        """Return the child's step; odd ones are Millrace's own work."""
-        step: int = _HEADER.unpack_from(self._memory)[0]
-        return step
+        self.state: Any = _SharedState.from_buffer(self._memory)
 
     def begin(self, own: bool) -> None:
         """Begin the next step."""
-        step = self.step() + 1
-        _HEADER.pack_into(self._memory, 0, step if step % 2 == own else step + 1, self._size())
+        step = self.state.step + 1
+        self.state.step = step if step % 2 == own else step + 1
 
     def write(self, report: bytes) -> None:
         """Store a report, which must fit."""
         self._memory[_REPORT_AT : _REPORT_AT + len(report)] = report
-        _HEADER.pack_into(self._memory, 0, self.step(), len(report))
+        self.state.report_bytes = len(report)
 
-    def report(self) -> bytes | None:
+    def read(self) -> bytes | None:
         """Return the stored report."""
-        size = self._size()
+        size = self.state.report_bytes
         return self._memory[_REPORT_AT : _REPORT_AT + size] if 0 < size <= _REPORT_BYTES else None
 
-    def set_note(self, call: str, line: int) -> None:
-        """Note the call that is about to end the process."""
-        _NOTE.pack_into(self._memory, _HEADER.size, call.encode(), line)
+    def set_ending_call(self, name: str, line: int) -> None:
+        """Store the call that is about to end the process; no name if none is."""
+        self.state.ending_call, self.state.ending_line = name.encode(), line
 
-    def note(self) -> tuple[str, int]:
+    def ending_call(self) -> tuple[str, int]:
         """Return the call that ended the process and its line, if there was one."""
-        call, line = _NOTE.unpack_from(self._memory, _HEADER.size)
-        names = [name for name in _ENDING_CALLS if name.encode() == call.rstrip(b"\0")]
-        return (names[0], min(line, 10**9)) if names else ("", 0)
-
-    def set_open_line(self, number: int, is_open: bool) -> None:
-        """Note whether the last output to a stream has no line end; 0 is standard output, 1 is standard error."""
-        self._memory[self._OPEN_LINES_AT + number] = is_open
-
-    def open_lines(self) -> tuple[bool, ...]:
-        """Return whether the last output to standard output and to standard error has no line end."""
-        return _OPEN_LINES.unpack_from(self._memory, self._OPEN_LINES_AT)
-
-    def _size(self) -> int:
-        size: int = _HEADER.unpack_from(self._memory)[1]
-        return size
+        name = self.state.ending_call.decode("ascii", "replace")
+        return (name, min(self.state.ending_line, 10**9)) if name in _ENDING_CALLS else ("", 0)
 
 
 # The child's side
 
 
-def _run(channel: _CheckReporter, trace: int, file: str, examine: Examine, limit_s: float, *, quiet: bool) -> NoReturn:
+def _run(shared: _SharedReport, trace: int, file: str, examine: Examine, limit_s: float, *, quiet: bool) -> NoReturn:
     """Examine, report and end, whatever happens."""
-    pid, write = _getpid(), channel.write
+    pid, write = _getpid(), shared.write
     gc.freeze()  # garbage of the parent may belong to threads that do not exist here
     try:
         trace = _detach(trace, quiet=quiet)
-        _note_endings(channel, file, pid)
-        _note_open_lines(channel)
+        _note_endings(shared, file, pid)
+        _note_open_lines(shared)
 
         def begin(own: bool) -> None:
-            channel.begin(own)
+            shared.begin(own)
             if own:
                 free_memory()
                 faulthandler.cancel_dump_traceback_later()
@@ -381,7 +349,7 @@ def _run(channel: _CheckReporter, trace: int, file: str, examine: Examine, limit
 
         free_memory = _limit_memory()
         faulthandler.dump_traceback_later(limit_s, exit=True, file=trace)
-        step = CheckStep(begin, lambda result: write(_as_report(result)))
+        step = CheckStep(partial(begin, False), partial(begin, True), lambda result: write(_as_report(result)))
         report = _reported(file, examine, step, free_memory)
         _finish_output()
         if _getpid() == pid:  # a process that the file has forked also gets here
@@ -413,18 +381,18 @@ def _detach(trace: int, *, quiet: bool) -> int:
     return trace
 
 
-def _note_endings(channel: _CheckReporter, file: str, pid: int) -> None:
+def _note_endings(shared: _SharedReport, file: str, pid: int) -> None:
     """Let the calls that end this process note their line."""
 
     def noting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*arguments: Any, **named: Any) -> Any:
             if _getpid() != pid or not _ends_us(name, arguments, pid):
                 return call(*arguments, **named)
-            channel.set_note(name, _own_line(sys._getframe(1), file))
+            shared.set_ending_call(name, _own_line(sys._getframe(1), file))
             try:
                 return call(*arguments, **named)
             finally:
-                channel.set_note("", 0)  # it did not end the process
+                shared.set_ending_call("", 0)  # it did not end the process
 
         return noted
 
@@ -435,13 +403,13 @@ def _note_endings(channel: _CheckReporter, file: str, pid: int) -> None:
             setattr(module, name, noted)
 
 
-def _note_open_lines(channel: _CheckReporter) -> None:
+def _note_open_lines(shared: _SharedReport) -> None:
     """Let the standard streams note whether their last output ends a line."""
 
     def noting(number: int, write: Callable[[str], int]) -> Callable[[str], int]:
         def noted(text: str) -> int:
             if text:
-                channel.set_open_line(number, not text.endswith("\n"))
+                shared.state.open_lines[number] = not text.endswith("\n")
             return write(text)
 
         return noted
@@ -507,17 +475,9 @@ def _as_report(examined: CheckResult) -> bytes:
         if room < 0:
             break
         kept.append(fields)
-    contents = asdict(examined.contents) if examined.contents else None
     left_out = examined.left_out + len(examined.problems) - len(kept)
-    return _encoded(
-        {
-            "failure": None,
-            "problems": kept,
-            "contents": contents,
-            "left_out": left_out,
-            "spark_asked": examined.spark_asked,
-        }
-    )
+    report = {"contents": examined.contents and asdict(examined.contents), "spark_asked": examined.spark_asked}
+    return _encoded({"failure": None, "problems": kept, "left_out": left_out, **report})
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:

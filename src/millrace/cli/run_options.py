@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -196,14 +196,9 @@ class DashboardOptions(OptionGroup):
         return ServerOptions(self.host, self.port, self.read_only, TOKEN.value(), self.all_topics)
 
 
-@contextmanager
-def with_kafka(page: RunPage | None, cluster: Callable[[], Cluster] | None) -> Iterator[None]:
+def with_kafka(page: RunPage | None, cluster: Callable[[], Cluster] | None) -> AbstractContextManager[None]:
     """Let the dashboard, if there is one, show a cluster while the block runs."""
-    if page is None or cluster is None:
-        yield
-        return
-    with page.kafka(cluster):
-        yield
+    return nullcontext() if page is None or cluster is None else page.kafka(cluster)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def explain_refusal(error: BaseException, address: str, doing: str, *, tls: bool
     """Our error for one of the driver's; any other exception is raised again as it is. `tls`: whether we speak it."""
     if isinstance(error, MillraceError):
         return error
-    names = {name for one in _roots(error) for name in _kinds(one)}
+    names = _class_names(error)
     why = refusal_reason(error)
     if not names & {"DriverException", "NoHostAvailable", "ErrorMessage", "ConnectionException"}:
         raise error
@@ -75,7 +75,7 @@ def _first(address: str) -> str:
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same may work in a moment: a node that is away, too busy or too slow."""
-    names = {name for one in _roots(error) for name in _kinds(one)}
+    names = _class_names(error)
     lasting = {"RequestValidationException", "AuthenticationFailed", "SyntaxException", "CertificateError"}
     if names & lasting or "SSLCertVerificationError" in names or "[SSL:" in refusal_reason(error):
         return False
@@ -153,17 +153,18 @@ def _refused(why: str, doing: str) -> MillraceError:
 def _roots(error: BaseException) -> Iterator[BaseException]:
     """The error, and what it says happened at each host."""
     yield error
-    found = getattr(error, "errors", None)
-    for one in found.values() if isinstance(found, dict) else ():
-        if isinstance(one, BaseException):
-            yield from _roots(one)
-    for one in (error.__cause__, error.__context__):
-        if isinstance(one, OSError):
-            yield one
+    by_host = getattr(error, "errors", None)
+    for host_error in by_host.values() if isinstance(by_host, dict) else ():
+        if isinstance(host_error, BaseException):
+            yield from _roots(host_error)
+    for cause in (error.__cause__, error.__context__):
+        if isinstance(cause, OSError):
+            yield cause
 
 
-def _kinds(error: BaseException) -> Iterator[str]:
-    return (kind.__name__ for kind in type(error).__mro__)
+def _class_names(error: BaseException) -> set[str]:
+    """The names of the classes of the error and of its roots: the driver is not imported for them."""
+    return {kind.__name__ for root in _roots(error) for kind in type(root).__mro__}
 
 
 def _said(error: BaseException) -> str:
@@ -256,11 +257,18 @@ class Cassandra:
             warnings.simplefilter("ignore")  # about event loops that are not used here
             from cassandra import ConsistencyLevel
             from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
-        from cassandra.policies import ExponentialReconnectionPolicy, FallthroughRetryPolicy
+        from cassandra.auth import PlainTextAuthProvider
+        from cassandra.policies import (
+            DCAwareRoundRobinPolicy,
+            ExponentialReconnectionPolicy,
+            FallthroughRetryPolicy,
+            TokenAwarePolicy,
+        )
         from cassandra.query import tuple_factory
 
+        user = self.options.get("user")
         usual = ExecutionProfile(
-            load_balancing_policy=self._routes(),
+            load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(self.options.get("datacenter", ""))),
             retry_policy=FallthroughRetryPolicy(),  # who asks decides what is asked again
             consistency_level=ConsistencyLevel.LOCAL_QUORUM,
             request_timeout=self.timeout,
@@ -269,7 +277,7 @@ class Cassandra:
         cluster = Cluster(
             self.points,
             execution_profiles={EXEC_PROFILE_DEFAULT: usual},
-            auth_provider=self._login(),
+            auth_provider=PlainTextAuthProvider(user, self.options.get("password", "")) if user else None,
             ssl_context=self._tls,
             protocol_version=_PROTOCOL,
             connect_timeout=self.timeout,
@@ -284,17 +292,6 @@ class Cassandra:
             raise
         session.use_client_timestamp = False  # a statement that wants a timestamp says so
         return session
-
-    def _routes(self) -> Any:
-        from cassandra.policies import DCAwareRoundRobinPolicy, TokenAwarePolicy
-
-        return TokenAwarePolicy(DCAwareRoundRobinPolicy(self.options.get("datacenter", "")))
-
-    def _login(self) -> Any:
-        from cassandra.auth import PlainTextAuthProvider
-
-        user = self.options.get("user")
-        return PlainTextAuthProvider(user, self.options.get("password", "")) if user else None
 
     @property
     def _wants_tls(self) -> bool:

@@ -124,11 +124,10 @@ class FilesSource(DecodedSource):
                 parse_schema(self.schema)
             except InputError as error:
                 yield OptionMistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
-        if self.more:
-            for name in self.more:
-                yield OptionMistake(
-                    "option.unknown", f"files has no option {name!r}", name, did_you_mean(name, _names(type(self)))
-                )
+        known = [field.name for field in fields(self) if not field.metadata.get("rest")]
+        for name in self.more:
+            hint = did_you_mean(name, known)
+            yield OptionMistake("option.unknown", f"files has no option {name!r}", name, hint)
         if (self.after == "archive") != (self.archive is not None):
             yield OptionMistake("option.invalid", "after: archive and the folder in archive go together", "archive")
         for name in self.include:
@@ -192,13 +191,11 @@ class FilesSource(DecodedSource):
 
         if self.format == "text":
             return super().sift(raw)
-        required = [field.name for field in parse_schema(self.schema or "").fields if not field.nullable]
+        schema = parse_schema(self.schema or "")
         reason = F.when(F.col(_CORRUPT).isNotNull(), F.lit("not a CSV row of the schema"))
-        for name in required:
+        for name in (field.name for field in schema.fields if not field.nullable):
             reason = reason.when(F.col(f"`{name}`").isNull(), F.lit(f"column {name}: missing"))
-        line = F.coalesce(
-            F.col(_CORRUPT), F.to_csv(F.struct(*(f"`{name}`" for name in parse_schema(self.schema or "").names)))
-        )
+        line = F.coalesce(F.col(_CORRUPT), F.to_csv(F.struct(*(f"`{name}`" for name in schema.names))))
         return raw.withColumn("_bytes", line.cast("binary")), reason
 
     def dead_letter_target(self, context: RunContext) -> DeadLetterTarget:
@@ -323,7 +320,3 @@ class FilesSink(Sink):
 def _folder(path: str) -> str:
     """A folder, named the same way however it is written."""
     return f"the folder {path if '://' in path else os.path.abspath(path)}"  # noqa: PTH100 - without looking
-
-
-def _names(kind: type[Any]) -> list[str]:
-    return [one.name for one in fields(kind) if not one.metadata.get("rest")]

@@ -7,7 +7,6 @@ The same frames as an event stream, for curl.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from starlette.websockets import WebSocket
 
 from millrace.dashboard.api import Api, answer_or_problem, asked, known, problem, unanswered
 from millrace.dashboard.auth import AccessControl, App, Receive, Rules, Scope, Send
-from millrace.dashboard.live import BEAT, Broadcaster, converse, encoded_message, now_milliseconds
+from millrace.dashboard.live import Broadcaster, converse
 from millrace.dashboard.on_demand import OnDemandChannels
 from millrace.dashboard.run_interface import RunInterface
 
@@ -51,11 +50,6 @@ class _Files(StaticFiles):
         """Take a folder that does not exist for an empty one: the dashboard may be built later."""
 
 
-def static_files(folder: Path) -> StaticFiles:
-    """The files of the dashboard."""
-    return _Files(directory=folder, check_dir=False)
-
-
 async def other(request: Request) -> Response:
     """A file beside the dashboard (an icon), if there is one."""
     folder: Path = request.app.state.static
@@ -79,17 +73,8 @@ def event_stream(hub: Broadcaster, names: list[str]) -> StreamingResponse:
 async def _events(hub: Broadcaster, names: list[str]) -> AsyncIterator[str]:
     with hub.reading(acknowledges=False) as client:
         hub.subscribe(client, names, {}, None)
-        yield _event(hub.hello())
-        while True:
-            try:
-                message = await asyncio.wait_for(client.next(), BEAT)
-            except TimeoutError:
-                message = encoded_message("beat", time=now_milliseconds())
-            yield _event(message)
-
-
-def _event(message: str) -> str:
-    return f"data: {message}\n\n"  # JSON as orjson writes it has no line ends
+        async for message in hub.messages(client):
+            yield f"data: {message}\n\n"  # JSON as orjson writes it has no line ends
 
 
 _MOST_BODY = 200_000
@@ -139,7 +124,7 @@ def make_app(subject: RunInterface, rules: Rules, *, read_only: bool = False, st
             Route("/api/sql", _posted(api.sql), methods=["POST"]),
             Route("/api/events", events),
             WebSocketRoute("/ws", socket),
-            Mount("/assets", static_files(static / "assets")),
+            Mount("/assets", _Files(directory=static / "assets", check_dir=False)),
             Route("/{name}", other),
         ],
         lifespan=ticking,

@@ -22,10 +22,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import h11
-from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from uvicorn.server import ServerState
 from websockets.frames import Frame
 
 KNOWN = sys.platform == "linux"
@@ -148,14 +146,8 @@ class _Watch:
 class HttpConnection(H11Protocol):
     """An HTTP connection; it becomes a `WebSocketConnection` when it is upgraded."""
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, {**app_state, STATE: self}, _loop)
+    def __init__(self, *, app_state: dict[str, Any], **of_uvicorn: Any) -> None:
+        super().__init__(app_state={**app_state, STATE: self}, **of_uvicorn)
         self.watch = _Watch(self.loop.time())
         self._account: tuple[int | None] | None = None
 
@@ -232,14 +224,8 @@ class HttpConnection(H11Protocol):
 class WebSocketConnection(WebSocketsSansIOProtocol):
     """A WebSocket; its connection is that of the request that asked for it."""
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+    def __init__(self, *, app_state: dict[str, Any], **of_uvicorn: Any) -> None:
+        super().__init__(app_state=app_state, **of_uvicorn)
         self.watch: _Watch = app_state[STATE].watch
         self.watch.enter("answer", self.loop.time())
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -183,6 +183,16 @@ class Broadcaster:
         tick, beat = round(TICK * 1000), round(BEAT * 1000)
         return encoded_message("hello", epoch=self.channels.epoch, time=now_milliseconds(), tick=tick, heartbeat=beat)
 
+    async def messages(self, client: Client) -> AsyncIterator[str]:
+        """Yield a hello, then every message for a client, and a beat whenever there was none for a while."""
+        yield self.hello()
+        while True:
+            try:
+                text = await asyncio.wait_for(client.next(), BEAT)
+            except TimeoutError:
+                text = encoded_message("beat", time=now_milliseconds())
+            yield text
+
     def start(self) -> None:
         """Begin to tick."""
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
@@ -256,12 +266,7 @@ async def converse(socket: WebSocket, hub: Broadcaster) -> None:
 
 
 async def _write(socket: WebSocket, hub: Broadcaster, client: Client) -> None:
-    await socket.send_text(hub.hello())
-    while True:
-        try:
-            text = await asyncio.wait_for(client.next(), BEAT)
-        except TimeoutError:
-            text = encoded_message("beat", time=now_milliseconds())
+    async for text in hub.messages(client):
         await socket.send_text(text)
 
 

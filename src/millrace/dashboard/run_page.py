@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from millrace.clients.kafka.cluster import Cluster
@@ -90,9 +89,7 @@ class RunPage:
         self._sample("process", ProcessMeter(self._measurements).look, PROCESS_INTERVAL_S)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, MillraceError):
             self._measurements.failure = error.message
             self._publisher.events.add(error.message, "error")

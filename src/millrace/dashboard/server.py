@@ -11,7 +11,6 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
 
 import uvicorn
@@ -135,9 +134,7 @@ class Dashboard:
         self.address = _address(place.host, place.port, rules.token)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._server and self._thread:
             self._server.should_exit = True
             self._thread.join(_START)

@@ -63,10 +63,10 @@ def create_dead_letter_topics(cluster: Cluster, wanted: Mapping[str, str]) -> li
     """Create the dead topics (by topic) that do not exist, and return their names."""
     existing = cluster.connect().topics
     missing = {topic: dead for topic, dead in wanted.items() if dead not in existing}
-    limits = _limits(cluster, list(missing))
+    source_configs = topic_configs(cluster, list(missing))
     for topic, dead in missing.items():
         configs = {
-            _MAX_BYTES_CONFIG: str(limits[topic] + _HEADERS_BYTES),
+            _MAX_BYTES_CONFIG: str(int(source_configs[topic][_MAX_BYTES_CONFIG]) + _HEADERS_BYTES),
             "cleanup.policy": "delete",  # compaction would keep one letter of each key
             "retention.ms": "-1",  # until somebody has dealt with them
         }
@@ -78,11 +78,6 @@ def create_dead_letter_topics(cluster: Cluster, wanted: Mapping[str, str]) -> li
     return list(missing.values())
 
 
-def _limits(cluster: Cluster, names: list[str]) -> dict[str, int]:
-    """The largest record that each topic takes."""
-    return {name: int(found[_MAX_BYTES_CONFIG]) for name, found in topic_configs(cluster, names).items()}
-
-
 def topic_configs(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
     """The settings of topics; raises when there is no such topic."""
     metadata = cluster.connect()
@@ -91,7 +86,8 @@ def topic_configs(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str,
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     asked = cluster.admin().describe_configs(resources) if resources else {}
     with cluster.translated_errors("read the settings of topics"):
-        return {one.name: {key: entry.value for key, entry in asked[one].result().items()} for one in resources}
+        answers = {resource.name: asked[resource].result() for resource in resources}
+    return {name: {key: entry.value for key, entry in answer.items()} for name, answer in answers.items()}
 
 
 def dead_topics(cluster: Cluster) -> list[str]:
@@ -109,24 +105,14 @@ def dead_folders(state: Path, pipeline: str | None = None) -> list[Path]:
     return sorted(path for path in (*found, *(state / "dead").glob("*")) if path.is_dir())
 
 
-def letters_in_topic(cluster: Cluster, topic: str) -> Iterator[StoredDeadLetter]:
-    """The committed letters that a topic has now."""
-    return letters_in_topics(cluster, [topic])
-
-
 def letters_in_topics(
     cluster: Cluster,
     names: Sequence[str],
     on_foreign_record: Callable[[], None] = lambda: None,
-    on_marker: OnMarker = lambda *_: None,
     markers: RedriveMarkers | None = None,
 ) -> Iterator[StoredDeadLetter]:
-    """Yield the committed letters that topics have now, those of a partition in order.
-
-    `on_marker` is called for each redrive marker, which comes after its letters, and `on_foreign_record` for each other
-    record. With the `markers` of an earlier read, letters have `redriven` set.
-    """
-    yield from letters_in_ranges(cluster, topic_ranges(cluster, names), on_foreign_record, on_marker, markers)
+    """Yield the committed letters that topics have now, those of a partition in order; as `letters_in_ranges`."""
+    yield from letters_in_ranges(cluster, topic_ranges(cluster, names), on_foreign_record, markers=markers)
 
 
 def letters_in_ranges(
@@ -138,16 +124,21 @@ def letters_in_ranges(
     *,
     require_all: bool = False,
 ) -> Iterator[StoredDeadLetter]:
-    """Yield the same of offset ranges; with `require_all` an open transaction that may hide a mark is waited for."""
+    """Yield the committed letters of offset ranges, those of a partition in order.
+
+    `on_marker` is called for each redrive marker, which comes after its letters, and `on_foreign_record` for each other
+    record. With the `markers` of an earlier read, letters have `redriven` set. With `require_all` an open transaction
+    that may hide a marker is waited for.
+    """
     for batch in read_ranges(cluster, ranges, require_all=require_all):
         for message in batch:
-            found = parse_record(message, markers)
-            if isinstance(found, StoredDeadLetter):
-                yield found
-            elif found is None:
+            parsed = parse_record(message, markers)
+            if isinstance(parsed, StoredDeadLetter):
+                yield parsed
+            elif parsed is None:
                 on_foreign_record()
             else:
-                on_marker(*partition_of(message), found)
+                on_marker(*partition_of(message), parsed)
 
 
 def parse_record(
@@ -182,7 +173,7 @@ def letters_in_folder(folder: Path, tally: JournalCounts | None = None) -> Itera
         with suppress(FileNotFoundError):
             ages[file] = file.stat().st_mtime_ns
     tally = tally or Journal(folder).counts()
-    for file in sorted(ages, key=lambda one: (ages[one], one.name)):
+    for file in sorted(ages, key=lambda path: (ages[path], path.name)):
         with suppress(FileNotFoundError), file.open("rb") as lines:  # a run that repeats its batch removes it
             for number, line in enumerate(lines, 1):
                 letter = _letter(file, number, line)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from millrace.connectors.kafka.source import FETCH_MAX_WAIT_MS
 from millrace.dstreams.errors import decoder_failed
 from millrace.dstreams.kafka_params import Parameters
 from millrace.dstreams.kafka_types import Decoder, KafkaMessageAndMetadata, OffsetRange, utf8_decoder
@@ -98,6 +99,7 @@ def _frame(session: SparkSession, parameters: Parameters, ranges: Sequence[Offse
         start.setdefault(range_.topic, {})[str(range_.partition)] = range_.fromOffset
         end.setdefault(range_.topic, {})[str(range_.partition)] = range_.untilOffset
     options = {
+        "kafka.fetch.max.wait.ms": str(FETCH_MAX_WAIT_MS),
         **parameters.for_spark(),
         "assign": json.dumps(assigned),
         "startingOffsets": json.dumps(start),

@@ -108,7 +108,7 @@ class MemorySql:
             except _Ended as ended:
                 process.close()
                 self._require_open()
-                raise ServiceFailed("the process that answers SQL ended", why=ended.why, hint="try again") from None
+                raise ServiceFailed("the process that answers SQL ended", why=str(ended), hint="try again") from None
         if "rows" not in answer:
             raise _problem(answer, self._timeout_s)
         return answer
@@ -162,11 +162,7 @@ class MemorySql:
 
 
 class _Ended(Exception):
-    """The process ended or does not answer."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    """The process ended or does not answer; its text says why."""
 
 
 @dataclass(frozen=True)

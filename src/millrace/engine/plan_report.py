@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -161,21 +161,14 @@ def _sink_report(sink: SinkDef) -> Json:
 
 def topics_report(pipeline: PipelineDef) -> list[str]:
     """Return every topic that a run uses: those of sources, sinks and dead letters."""
-    return list(dict.fromkeys([*_source_topics(pipeline), *_sink_topics(pipeline)]))
-
-
-def _source_topics(pipeline: PipelineDef) -> Iterator[str]:
+    topics: list[str] = []
     for source in pipeline.sources:
-        reader, _ = make_source(source.connection)
-        names = _topics(reader.resources()) if reader else []
-        yield from names
-        if reader and reader.keeps_dead_letters:
-            yield from map(dead_topic, names)
-
-
-def _sink_topics(pipeline: PipelineDef) -> Iterator[str]:
+        if reader := make_source(source.connection)[0]:
+            names = _topics(reader.resources())
+            topics += [*names, *(map(dead_topic, names) if reader.keeps_dead_letters else ())]
     for sink in pipeline.sinks:
-        yield from _topics(CONNECTORS.sink(sink.connection, sink.table).touches)
+        topics += _topics(CONNECTORS.sink(sink.connection, sink.table).touches)
+    return list(dict.fromkeys(topics))
 
 
 def _topics(resources: Collection[str]) -> list[str]:

@@ -23,7 +23,7 @@ from millrace.connectors.kafka.commit_ledger import LEDGER
 from millrace.connectors.memory import MEMORY
 from millrace.engine.checkpoints.resume import check_sinks, require_resumable, resume_decisions
 from millrace.engine.checkpoints.run_lease import RunLease, RunLocks
-from millrace.engine.checkpoints.state_dir import StateDir, nearby, require_fit
+from millrace.engine.checkpoints.state_dir import StateDir, nearby, require_fit, unused_checkpoints
 from millrace.engine.failures.explain import explain
 from millrace.engine.memory_sql import MemorySql, QueryServer
 from millrace.engine.queries.builder import QueryBuilder, follow_generations, prepare
@@ -146,7 +146,7 @@ def _require_resumable(plan: Plan, context: RunContext, state: StateDir) -> None
     decisions = resume_decisions(plan, state.folder, cluster_id, context.accept)
     require_resumable([check_sinks(decision, context) for decision in decisions], state.folder, context.notify)
     state.claim(plan, cluster_id)
-    for name in state.unused(plan):
+    for name in unused_checkpoints(state.folder, plan):
         context.notify(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
 
 
@@ -267,15 +267,12 @@ def _listeners(plan: Plan, settings: RunSettings, stop: threading.Event) -> Abst
     return run_source_feeds(plan, context.cluster, context.notify, stop) if settings.start_listeners else nullcontext()
 
 
-@contextmanager
-def _lease(plan: Plan, context: RunContext, state: StateDir) -> Iterator[RunLease | None]:
+def _lease(plan: Plan, context: RunContext, state: StateDir) -> AbstractContextManager[RunLease | None]:
     """Hold the pipeline's name in Kafka, where two runs of it would write twice."""
     sinks = [sink_of(sink) for query in plan.queries if query.batches for sink in query.sinks]
     if not any(sink.needs_single_writer for sink in sinks):
-        yield None
-        return
-    with RunLease(context.cluster(), plan.pipeline.name, state.identity, LEDGER) as lease:
-        yield lease
+        return nullcontext()
+    return RunLease(context.cluster(), plan.pipeline.name, state.identity, LEDGER)
 
 
 @contextmanager

@@ -12,21 +12,17 @@ import httpx
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
 from millrace.feeds.base.api import Batch, Run
-from millrace.feeds.public_streams import (
+from millrace.feeds.public_streams.progress import (
     CONNECTED,
     Event,
-    Events,
     PositionTracker,
-    PublicStream,
     RecentIds,
-    StreamHalt,
-    checked_url,
     event_fields,
     key_of,
-    read_events,
     valid_timestamp,
-    websocket_messages,
 )
+from millrace.feeds.public_streams.reader import Events, PublicStream, StreamHalt, read_events
+from millrace.feeds.public_streams.transport import checked_url, websocket_messages
 from millrace.plugins import option
 from millrace.units import format_duration
 

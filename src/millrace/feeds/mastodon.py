@@ -13,22 +13,18 @@ from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed
 from millrace.feeds.base.api import Batch, Run
 from millrace.feeds.listeners.json_payloads import Malformed, elements
-from millrace.feeds.public_streams import (
+from millrace.feeds.public_streams.backoff import ConnectionLapse
+from millrace.feeds.public_streams.progress import (
     CONNECTED,
-    ConnectionLapse,
     Event,
-    Events,
-    HttpClient,
     PositionTracker,
-    PublicStream,
     RecentIds,
-    StreamHalt,
-    checked_url,
     event_fields,
     key_of,
-    read_events,
     timestamp_of,
 )
+from millrace.feeds.public_streams.reader import Events, PublicStream, StreamHalt, read_events
+from millrace.feeds.public_streams.transport import HttpClient, checked_url
 from millrace.plugins import option
 
 OVERLAP_MS = 10_000

@@ -11,23 +11,18 @@ from httpx_sse import ServerSentEvent
 
 from millrace.clients.kafka.record import Record
 from millrace.feeds.base.api import Batch, Run
-from millrace.feeds.public_streams import (
+from millrace.feeds.public_streams.backoff import ConnectionLapse
+from millrace.feeds.public_streams.progress import (
     CONNECTED,
-    ConnectionLapse,
     Event,
-    Events,
-    HttpClient,
     PositionTracker,
-    PublicStream,
     RecentIds,
-    StreamHalt,
-    checked_url,
     event_fields,
     key_of,
-    read_events,
     timestamp_of,
-    user_agent,
 )
+from millrace.feeds.public_streams.reader import Events, PublicStream, StreamHalt, read_events
+from millrace.feeds.public_streams.transport import HttpClient, checked_url, user_agent
 from millrace.plugins import option
 
 OVERLAP_MS = 2000

@@ -12,25 +12,10 @@ from typing import Any, ClassVar
 from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base.api import Batch, Run
-from millrace.feeds.public_streams import (
-    CONNECTED,
-    Backoff,
-    ConnectionLapse,
-    DelayRamp,
-    Event,
-    Events,
-    HttpClient,
-    PublicStream,
-    RecentIds,
-    StreamHalt,
-    checked_url,
-    event_fields,
-    json_lines,
-    key_of,
-    read_events,
-    timestamp_of,
-)
-from millrace.feeds.public_streams.backoff import error_text
+from millrace.feeds.public_streams.backoff import Backoff, ConnectionLapse, DelayRamp, error_text
+from millrace.feeds.public_streams.progress import CONNECTED, Event, RecentIds, event_fields, key_of, timestamp_of
+from millrace.feeds.public_streams.reader import Events, PublicStream, StreamHalt, read_events
+from millrace.feeds.public_streams.transport import HttpClient, checked_url, json_lines
 from millrace.plugins import option
 from millrace.units import parse_duration
 

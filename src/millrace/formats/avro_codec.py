@@ -52,11 +52,8 @@ class AvroDecoder(Decoder):
                 kept.append(place)
             except ConversionError as wrong:
                 harvest.refuse(indices[place], wrong.reason)
-        places = indices[kept]
-        table = self._rows.of_records(records)
-        for place, reason in table.bad.items():
-            harvest.refuse(places[place], reason)
-        harvest.add(table.rows, places if table.good is None else places[table.good])
+        rows, bad = self._rows.of_records(records)
+        harvest.add(rows, indices[kept], bad)
 
 
 class _Reader:

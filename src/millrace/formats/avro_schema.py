@@ -71,8 +71,8 @@ def read_avro(text: str, before: Mapping[str, Any] | None = None) -> AvroSchema:
 def _least_bytes(kind: Any, named: Mapping[str, Any], within: tuple[str, ...], known: dict[str, int]) -> int:
     """How many bytes a value has at least; refuses what a few bytes could make without end."""
     if isinstance(kind, list):
-        for one in kind:
-            _least_bytes(one, named, within, known)
+        for branch in kind:
+            _least_bytes(branch, named, within, known)
         return 1
     if isinstance(kind, str):
         if kind in within:  # fastavro would recurse as often as the bytes say, until the process ends
@@ -100,9 +100,9 @@ def schema_of(avro: AvroSchema) -> Schema:
 
 def _fields(record: Mapping[str, Any], named: Mapping[str, Any]) -> tuple[Field, ...]:
     fields: dict[str, Field] = {}
-    for one in record["fields"]:
-        kinds = one["type"] if isinstance(one["type"], list) else [one["type"]]
-        field = Field(one["name"], _type(one["name"], kinds, named), nullable="null" in kinds)
+    for declared in record["fields"]:
+        name, kind = declared["name"], declared["type"]
+        field = Field(name, _type(name, kind, named), nullable="null" in _branches(kind))
         fields.setdefault(field.name.lower(), field)
     if len(fields) < len(record["fields"]) or not fields:
         raise InvalidSchema(
@@ -112,11 +112,16 @@ def _fields(record: Mapping[str, Any], named: Mapping[str, Any]) -> tuple[Field,
     return tuple(fields.values())
 
 
-def _type(path: str, kinds: list[Any], named: Mapping[str, Any]) -> Type:
-    found = {_one(path, kind, named) for kind in kinds if kind != "null"}
-    if len(found) == 1:
-        return found.pop()
-    names = {kind.ddl() for kind in found}
+def _branches(kind: Any) -> list[Any]:
+    """The types of a union; another type alone."""
+    return kind if isinstance(kind, list) else [kind]
+
+
+def _type(path: str, kind: Any, named: Mapping[str, Any]) -> Type:
+    types = {_branch_type(path, branch, named) for branch in _branches(kind) if branch != "null"}
+    if len(types) == 1:
+        return types.pop()
+    names = {type_.ddl() for type_ in types}
     for narrow, wide in _WIDER:
         if names <= narrow:
             return Simple(wide)
@@ -126,26 +131,24 @@ def _type(path: str, kinds: list[Any], named: Mapping[str, Any]) -> Type:
     )
 
 
-def _one(path: str, kind: Any, named: Mapping[str, Any]) -> Type:
+def _branch_type(path: str, kind: Any, named: Mapping[str, Any]) -> Type:
     if isinstance(kind, str):
         if kind in named:
-            return _one(path, named[kind], named)
+            return _branch_type(path, named[kind], named)
         return Simple(_PRIMITIVES[kind])
     name, logical = kind["type"], kind.get("logicalType")
     if isinstance(name, dict | list):
-        return _type(path, name if isinstance(name, list) else [name], named)
+        return _type(path, name, named)
     if logical == "decimal" and 0 < kind.get("precision", 0) <= _MOST_DIGITS:
         return Decimal(kind["precision"], kind.get("scale", 0))
     if name == "array":
-        items = kind["items"]
-        return Array(_type(f"{path}[]", items if isinstance(items, list) else [items], named))
+        return Array(_type(f"{path}[]", kind["items"], named))
     if name == "map":
-        values = kind["values"]
-        return Map(Simple("string"), _type(f"{path}[]", values if isinstance(values, list) else [values], named))
+        return Map(Simple("string"), _type(f"{path}[]", kind["values"], named))
     if name == "record":
         return Struct(_fields(kind, named))
     if name in named and name not in _PRIMITIVES:
-        return _one(path, named[name], named)
+        return _branch_type(path, named[name], named)
     return Simple("string" if logical == "uuid" else _LOGICAL.get(logical, _PRIMITIVES[name]))
 
 
@@ -188,9 +191,9 @@ def _avro_type(name: str, kind: Any) -> Any:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if types.is_timestamp(kind):
         return {"type": "long", "logicalType": "timestamp-micros" if kind.tz else "local-timestamp-micros"}
-    for is_kind, found in _AVRO:
+    for is_kind, avro_type in _AVRO:
         if getattr(types, is_kind)(kind):
-            return found
+            return avro_type
     raise InvalidSchema(f"Avro has no type for {kind}", hint="cast the column to a type that it has")
 
 

@@ -156,7 +156,7 @@ def _array(element: Converter) -> Converter:
         if type(value) is not list:
             raise mismatch("array", value)
         try:
-            return [None if one is None else element(one) for one in value]
+            return [None if item is None else element(item) for item in value]
         except ConversionError:
             raise _first_wrong(element, enumerate(value)) from None
 
@@ -168,7 +168,7 @@ def _map(key: Converter, inner: Converter) -> Converter:
         if type(value) is not dict:
             raise mismatch("object", value)
         try:
-            return [(key(name), None if one is None else inner(one)) for name, one in value.items()]
+            return [(key(name), None if item is None else inner(item)) for name, item in value.items()]
         except ConversionError:
             raise _first_wrong(inner, value.items()) from None
 
@@ -177,10 +177,10 @@ def _map(key: Converter, inner: Converter) -> Converter:
 
 def _first_wrong(inner: Converter, items: Any) -> ConversionError:
     """Which of the inner values it was; found again, so that good ones need no counting."""
-    for place, one in items:
+    for place, item in items:
         try:
-            if one is not None:
-                inner(one)
+            if item is not None:
+                inner(item)
         except ConversionError as wrong:
             return wrong.within(f"[{place if isinstance(place, int) else preview(place)}]")
     return ConversionError("a key that its type cannot take")
@@ -192,10 +192,10 @@ def _struct(fields: list[tuple[str, Converter, bool]]) -> Converter:
             raise mismatch("object", value)
         row = {}
         for name, inner, nullable in fields:
-            one = value.get(name)
-            if one is not None:
+            field_value = value.get(name)
+            if field_value is not None:
                 try:
-                    row[name] = inner(one)
+                    row[name] = inner(field_value)
                 except ConversionError as wrong:
                     raise wrong.within(f".{name}") from None
             elif not nullable:
@@ -394,8 +394,7 @@ def days_of(texts: pa.Array) -> pa.Array:
 
 def moments_of_seconds(seconds: pa.Array) -> pa.Array:
     """Numbers that say a moment."""
-    million = 1_000_000
-    _between(seconds, FIRST_MICROS // million, LAST_MICROS // million)
+    _between(seconds, FIRST_MICROS // _MILLION, LAST_MICROS // _MILLION)
     return seconds.cast(pa.timestamp("s", tz="UTC")).cast(_MOMENT)
 
 

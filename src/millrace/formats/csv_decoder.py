@@ -216,13 +216,7 @@ class CsvDecoder(Decoder):
     def _typed(self, texts: list[pa.Array], indices: Indices, harvest: ColumnCollector) -> None:
         bad: dict[int, str] = {}
         arrays = [column.array(values, bad) for column, values in zip(self._columns, texts, strict=True)]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
-        for place, reason in bad.items():
-            harvest.refuse(indices[place], reason)
-        if bad:
-            good = [place for place in range(len(indices)) if place not in bad]
-            rows, indices = rows.take(pa.array(good, pa.int64())), indices[good]
-        harvest.add(rows, indices)
+        harvest.add(pa.RecordBatch.from_arrays(arrays, schema=self._arrow), indices, bad)
 
 
 def _uneven(count: int, wanted: int) -> str:
@@ -245,13 +239,13 @@ class _Splitter:
             raise ConversionError("empty")
         fields: list[str | None] = []
         place = 0
-        while found := self._field.match(line, place):
-            quoted, unquoted, end = found.groups()
+        while match := self._field.match(line, place):
+            quoted, unquoted, end = match.groups()
             if quoted is not None:
                 fields.append(quoted.replace(self._quote * 2, self._quote))
             else:
                 fields.append(None if unquoted == self._null else unquoted)
             if not end:
                 return fields
-            place = found.end()
+            place = match.end()
         raise ConversionError(f"not one line of CSV from character {place + 1} on")

@@ -26,7 +26,14 @@ from millrace.formats import conversion
 from millrace.formats.arrow_types import Mask, TextLayout, arrow_schema, arrow_type, not_text_reason, texts_of
 from millrace.formats.base import DecodedRecords, Decoder
 from millrace.formats.conversion import JSON_LEAVES, ConversionError, base64, failing_indices
-from millrace.formats.row_builder import BULK_CONVERTERS, ColumnCollector, Indices, Rows, binary_portions
+from millrace.formats.row_builder import (
+    BULK_CONVERTERS,
+    ColumnCollector,
+    Indices,
+    Rows,
+    binary_portions,
+    without_places,
+)
 from millrace.pipeline.schema import Array, Decimal, Map, Schema, Simple, Struct, Type
 
 _DIGITS = 38  # of a decimal as it is read; with any scale it stays within the 76 that cannot wrap around
@@ -294,14 +301,9 @@ class JsonDecoder(Decoder):
         if odd:
             self._slowly(piece.portion.take(piece.places[sorted(odd)]), harvest)
         indices = piece.portion.indices[piece.places]
-        missing = self._missing(rows)
-        for place, reason in missing.items():
-            if place not in odd:
-                harvest.refuse(indices[place], reason)
-        if odd or missing:
-            good = [place for place in range(len(rows)) if place not in odd and place not in missing]
-            rows, indices = rows.take(pa.array(good, pa.int64())), indices[good]
-        harvest.add(rows, indices)
+        if odd:
+            rows, indices = without_places(rows, indices, odd)
+        harvest.add(rows, indices, self._missing(rows))
         return True
 
     def _missing(self, rows: pa.RecordBatch) -> dict[int, str]:
@@ -318,12 +320,9 @@ class JsonDecoder(Decoder):
         records, bad = self._records(values.to_pylist())
         for place, reason in bad.items():
             harvest.refuse(indices[place], reason)
-        places = np.delete(indices, list(bad)) if bad else indices
-        table = self._rows.of_records(records)
-        for place, reason in table.bad.items():
-            harvest.refuse(places[place], reason)
-        harvest.add(table.rows, places if table.good is None else places[table.good])
-        return len(table.rows) == len(values)
+        rows, unfit = self._rows.of_records(records)
+        harvest.add(rows, np.delete(indices, list(bad)) if bad else indices, unfit)
+        return not bad and not unfit
 
     def _records(self, values: list[bytes | None]) -> tuple[list[dict[str, Any]], dict[int, str]]:
         """The objects in messages, and why there is none in the others."""

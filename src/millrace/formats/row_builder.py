@@ -1,12 +1,12 @@
 """Decoded values become Arrow columns; records that do not fit their schema are set apart.
 
 - `Rows` builds columns from Python values, record by record; `BulkColumns` builds a column at once where it can.
-- `ColumnCollector` gathers good rows and rejected records, which may come in any order, into a `DecodedTable`.
+- `ColumnCollector` gathers good rows and rejected records, which may come in any order, into `DecodedRecords`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -31,16 +31,8 @@ class BulkColumns(NamedTuple):
     """Raises ValueError for most of the values that are refused; much quicker than their converter."""
 
 
-class DecodedTable(NamedTuple):
-    """Columns of the good records, which those are (None means all), and why the others are not."""
-
-    rows: pa.RecordBatch
-    good: list[int] | None
-    bad: dict[int, str]
-
-
 class Rows:
-    """Makes tables of one schema."""
+    """Makes record batches of one schema."""
 
     def __init__(self, schema: Schema, leaves: Mapping[str, Converter], bulk: Mapping[str, BulkColumns]) -> None:
         self.arrow = arrow_schema(schema)
@@ -50,15 +42,16 @@ class Rows:
         ]
         self._pick = itemgetter(*schema.names, schema.names[0])  # one more, so that it gives tuples always
 
-    def of_records(self, records: Sequence[Mapping[str, Any]]) -> DecodedTable:
-        """A table of records that have the values by name; names that no column has are left out."""
-        if not records:
-            return self.of_columns([()] * len(self._columns), 0)
+    def of_records(self, records: Sequence[Mapping[str, Any]]) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """Return a row for each record, and why some of them are bad; names that no column has are left out."""
         try:
             picked = list(map(self._pick, records))
         except KeyError:
             picked = [self._picked(record) for record in records]
-        return self.of_columns(list(zip(*picked, strict=True))[:-1], len(records))
+        columns = list(zip(*picked, strict=True))[:-1] if picked else [()] * len(self._columns)
+        bad: dict[int, str] = {}
+        arrays = [column.array(values, bad) for column, values in zip(self._columns, columns, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow), bad
 
     def _picked(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
         try:
@@ -66,16 +59,6 @@ class Rows:
         except KeyError:
             picked = (*(record.get(column.name) for column in self._columns), None)
         return picked
-
-    def of_columns(self, columns: Sequence[Sequence[Any]], count: int) -> DecodedTable:
-        """Return a table of columns in the schema's order, each with `count` values."""
-        bad: dict[int, str] = {}
-        arrays = [column.array(values, bad) for column, values in zip(self._columns, columns, strict=True)]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
-        if not bad:
-            return DecodedTable(rows, None, bad)
-        good = [index for index in range(count) if index not in bad]
-        return DecodedTable(rows.take(pa.array(good, pa.int64())), good, bad)
 
 
 class _Column:
@@ -159,11 +142,15 @@ class ColumnCollector:
         self._good: list[Indices] = []
         self._bad: list[RejectedRecord] = []
 
-    def add(self, rows: pa.RecordBatch, good: Indices) -> None:
-        """Take in good rows and the index of each."""
-        if len(good):
+    def add(self, rows: pa.RecordBatch, indices: Indices, bad: Mapping[int, str] | None = None) -> None:
+        """Take in rows and the index of each; those whose places are in `bad` are refused."""
+        for place, reason in (bad or {}).items():
+            self.refuse(indices[place], reason)
+        if bad:
+            rows, indices = without_places(rows, indices, bad)
+        if len(indices):
             self._rows.append(rows)
-            self._good.append(good)
+            self._good.append(indices)
 
     def refuse(self, index: int, reason: str) -> None:
         """Take in a bad record."""
@@ -187,6 +174,12 @@ class ColumnCollector:
             rows, good = rows.take(pa.array(order)), good[order]
         self._bad.sort(key=lambda bad: bad.index)
         return DecodedRecords(rows, pa.array(good, pa.int64()) if self._bad else None, self._bad)
+
+
+def without_places(rows: pa.RecordBatch, indices: Indices, places: Container[int]) -> tuple[pa.RecordBatch, Indices]:
+    """Return rows and their indices without those at some places."""
+    kept = [place for place in range(len(indices)) if place not in places]
+    return rows.take(pa.array(kept, pa.int64())), indices[kept]
 
 
 def binary_portions(values: pa.Array) -> Iterator[tuple[pa.Array, Indices]]:

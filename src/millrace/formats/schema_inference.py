@@ -81,8 +81,8 @@ def _kind(value: Any, depth: int) -> _Kind:
         return seen
     if isinstance(value, list):
         element: _Kind = None
-        for one in value:
-            element = _merged(element, _kind(one, depth + 1))
+        for item in value:
+            element = _merged(element, _kind(item, depth + 1))
         return _List(element)
     return leaf_type(value)
 
@@ -108,19 +108,19 @@ def _reads(read: Callable[[str], int], text: str) -> bool:
     return True
 
 
-def _merged(one: _Kind, other: _Kind) -> _Kind:
-    if one is None or one == other:
+def _merged(kind_so_far: _Kind, other: _Kind) -> _Kind:
+    if kind_so_far is None or kind_so_far == other:
         return other
     if other is None:
-        return one
-    if isinstance(one, _Object) and isinstance(other, _Object):
+        return kind_so_far
+    if isinstance(kind_so_far, _Object) and isinstance(other, _Object):
         for name, kind in other.items():
-            one[name] = _merged(one.get(name), kind)
-        return one
-    if isinstance(one, _List) and isinstance(other, _List):
-        return _List(_merged(one.element, other.element))
-    if isinstance(one, Simple) and isinstance(other, Simple):
-        return _WIDER.get(frozenset((one, other)), _STRING)
+            kind_so_far[name] = _merged(kind_so_far.get(name), kind)
+        return kind_so_far
+    if isinstance(kind_so_far, _List) and isinstance(other, _List):
+        return _List(_merged(kind_so_far.element, other.element))
+    if isinstance(kind_so_far, Simple) and isinstance(other, Simple):
+        return _WIDER.get(frozenset((kind_so_far, other)), _STRING)
     return _STRING
 
 
@@ -166,16 +166,16 @@ def propose_schema(values: Sequence[bytes]) -> Proposal:
     schema = infer_schema(_sound(values))
     decoded = Json().decoder(schema).decode(pa.array(values, pa.binary()))
     other_case = Counter(
-        found for value in values for found in set(_in_other_case(_parsed(value), Struct(schema.fields), ""))
+        pair for value in values for pair in set(_in_other_case(_parsed(value), Struct(schema.fields), ""))
     )
-    return Proposal(schema, len(values), Counter(one.reason for one in decoded.bad), other_case)
+    return Proposal(schema, len(values), Counter(rejected.reason for rejected in decoded.bad), other_case)
 
 
 def _sound(values: Sequence[bytes]) -> list[bytes]:
     """The values without those that differ from nearly all others in some place."""
     traits = [set(_traits(_parsed(value), "")) for value in values]
     seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for place, family in (one for record in traits for one in record):
+    for place, family in (trait for record in traits for trait in record):
         seen[place][family] += 1
     broken = {
         (place, family)
@@ -183,20 +183,20 @@ def _sound(values: Sequence[bytes]) -> list[bytes]:
         for family, count in families.items()
         if count <= _FEW * families.total() and not (family == "time" and families["string"] > count)
     }
-    return [value for value, found in zip(values, traits, strict=True) if not found & broken]
+    return [value for value, record_traits in zip(values, traits, strict=True) if not record_traits & broken]
 
 
 def _in_other_case(value: Any, kind: Type, place: str) -> Iterator[tuple[str, str]]:
     """The keys that a column is not read from because their case is another; the column is null then."""
     if isinstance(kind, Array) and isinstance(value, list):
-        for one in value:
-            yield from _in_other_case(one, kind.element, f"{place}[]")
+        for item in value:
+            yield from _in_other_case(item, kind.element, f"{place}[]")
     elif isinstance(kind, Struct) and isinstance(value, dict):
         columns = {field.name.lower(): field for field in kind.fields}
-        for name, one in value.items():
+        for name, inner in value.items():
             field = columns.get(name.lower())
             if field and field.name == name:
-                yield from _in_other_case(one, field.type, f"{place}{name}.")
+                yield from _in_other_case(inner, field.type, f"{place}{name}.")
             elif field:
                 yield f"{place}{name}", f"{place}{field.name}"
 
@@ -206,12 +206,12 @@ def _traits(value: Any, place: str, depth: int = 0) -> Iterator[_Trait]:
         return
     if isinstance(value, dict):
         yield place, "object"
-        for name, one in value.items():
-            yield from _traits(one, f"{place}.{name}", depth + 1)
+        for name, inner in value.items():
+            yield from _traits(inner, f"{place}.{name}", depth + 1)
     elif isinstance(value, list):
         yield place, "array"
-        for one in value:
-            yield from _traits(one, f"{place}[]", depth + 1)
+        for item in value:
+            yield from _traits(item, f"{place}[]", depth + 1)
     else:
         kind = leaf_type(value).name
         yield place, _FAMILIES.get(kind, kind)

@@ -22,7 +22,6 @@ class InterpolatedText:
     """A text after interpolation."""
 
     text: str
-    refers: bool = False
     from_environment: bool = False
     """Whether a part of it came from the environment."""
     spelt_out: bool = True
@@ -38,23 +37,24 @@ def fill(text: str, environment: Mapping[str, str]) -> InterpolatedText:
     """A text with what it refers to. As in a shell, a default also stands in for a variable that is empty."""
     if "${" not in text:
         return InterpolatedText(text)
-    found = _Found(environment)
-    filled = _REFERENCE.sub(found.put, text)
-    refers = bool(found.names or found.missing or found.defaults or found.files or found.unusable)
+    references = _References(environment)
+    filled = _REFERENCE.sub(references.put, text)
+    refers = bool(
+        references.names or references.missing or references.defaults or references.files or references.unusable
+    )
     return InterpolatedText(
         filled,
-        refers,
-        bool(found.names),
-        not refers or any(found.defaults),
-        tuple(dict.fromkeys(found.missing)),
-        found.malformed,
-        tuple(found.files),
-        tuple(found.unusable),
+        bool(references.names),
+        not refers or any(references.defaults),
+        tuple(dict.fromkeys(references.missing)),
+        references.malformed,
+        tuple(references.files),
+        tuple(references.unusable),
     )
 
 
 @dataclass
-class _Found:
+class _References:
     """What the references of one text led to."""
 
     environment: Mapping[str, str]

@@ -1,6 +1,8 @@
-"""A Cassandra as it lies on disk: its shape, its configuration, and how its Java is started.
+"""A real Cassandra of our own: one node as a child process, bound to 127.0.0.1.
 
-A real Cassandra of our own: one node as a child process, bound to 127.0.0.1.
+- `CassandraNode`: the node on disk, with its ports, its configuration and the command of its Java.
+- `CassandraService` starts, kills and stops it, and replaces the user of a new Cassandra by ours.
+- `running`, `stop` and `client_of` find the Cassandra of a folder from another program.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import secrets
 import socket
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -34,7 +37,6 @@ from millrace.services.lifecycle import (
     client_properties,
     process_identity,
     stop_service,
-    write_client_properties,
 )
 from millrace.services.process import Child, Identity, preferred_or_free_port, require_free
 from millrace.settings import CASSANDRA_HEAP
@@ -98,9 +100,9 @@ class CassandraNode(Description):
     """Whether a secure one has its user."""
 
     @classmethod
-    def parsed(cls, found: dict[str, Any]) -> CassandraNode:
+    def parsed(cls, content: dict[str, Any]) -> CassandraNode:
         """One from the content of its file."""
-        return cls(**{**found, "process": process_identity(found["process"])})
+        return cls(**{**content, "process": process_identity(content["process"])})
 
     def processes(self) -> dict[int, Identity]:
         """The one of its node."""
@@ -276,11 +278,7 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
 
     def _start(self, java: Java, classpath: str, before: CassandraNode | None, notify: Notify) -> None:
         ring = self.layout = CassandraNode.planned(before, self.options.port, self.options.secure)
-        certificates = None
-        if ring.secure:
-            notify("making certificates")
-            certificates = Certificates.ensure(self.folder / "tls", java)
-            write_client_properties(self.folder, _properties(ring, certificates))
+        certificates = self._certificates(java, notify, partial(_properties, ring)) if ring.secure else None
         ring.save(self.folder)  # first, so that a start that fails can be tried again
         ring.write(self.folder, certificates)
         notify("starting Cassandra")
@@ -316,7 +314,7 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
         log = self.folder / "cassandra.log"
         failure = child.failure("Cassandra did not start", hint=f"the whole log is in {log}")
         taken = ("Address already in use", "is in use by another process", "Failed to bind port")
-        return PortTakenError(failure) if any(one in child.output() for one in taken) else failure
+        return PortTakenError(failure) if any(text in child.output() for text in taken) else failure
 
 
 def client_of(folder: Path, ring: CassandraNode) -> Cassandra:

@@ -37,16 +37,8 @@ class Certificates:
 
 
 def _make(java: Java, store: Path, secret: Path, authority: Path) -> None:
-    access: list[str | Path] = [
-        "-keystore",
-        store,
-        "-storetype",
-        "PKCS12",
-        "-storepass:file",
-        secret,
-        "-alias",
-        "broker",
-    ]
+    access: list[str | Path] = ["-keystore", store, "-storepass:file", secret]
+    access += ["-storetype", "PKCS12", "-alias", "broker"]
     key = ["-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", "3650"]
     names = ["-dname", "CN=millrace", "-ext", "san=ip:127.0.0.1,dns:localhost", "-ext", "bc:c=ca:true"]
     _keytool(java, [*key, *names, *access])

@@ -55,12 +55,11 @@ def _java() -> Finding:
 
 
 def _python() -> Finding:
-    found = platform.python_version()
+    version = platform.python_version()
     if sys.version_info < _PYTHON:
-        return Finding(
-            "Python", "bad", found, "install Python 3.11 or newer and make the environment again: make setup"
-        )
-    return Finding("Python", "ok", f"{found} at {sys.executable}")
+        fix = "install Python 3.11 or newer and make the environment again: make setup"
+        return Finding("Python", "bad", version, fix)
+    return Finding("Python", "ok", f"{version} at {sys.executable}")
 
 
 def _pyspark() -> Finding:
@@ -75,15 +74,15 @@ def _pyspark() -> Finding:
 
 def _jar_set(name: str) -> Callable[[], Finding]:
     def check() -> Finding:
-        found = jars.jar_set(name)
+        jar_set = jars.jar_set(name)
         title = f"jars: {name}"
-        if not found.present():
+        if not jar_set.present():
             return Finding(title, "warn", "not fetched yet; fetched when first needed", f"millrace jars fetch {name}")
-        damaged = found.damaged()
+        damaged = jar_set.damaged()
         if damaged:
             names = ", ".join(jar.name for jar in damaged[:3])
-            return Finding(title, "bad", f"damaged: {names}", f"rm -r {found.folder} && millrace jars fetch {name}")
-        return Finding(title, "ok", f"{len(found.artifacts)} jars, {format_bytes(found.size())}, checksums right")
+            return Finding(title, "bad", f"damaged: {names}", f"rm -r {jar_set.folder} && millrace jars fetch {name}")
+        return Finding(title, "ok", f"{len(jar_set.artifacts)} jars, {format_bytes(jar_set.size())}, checksums right")
 
     return check
 

@@ -115,9 +115,7 @@ def jar_set(name: str) -> JarSet:
 def ensure(name: str, progress: Progress | None = None) -> JarSet:
     """The set of a name, fetched if it is not there yet. Two processes may ask at once: one fetches."""
     wanted = jar_set(name)
-    if wanted.present():
-        return wanted
-    return fetch(wanted, progress)
+    return wanted if wanted.present() else fetch(wanted, progress)
 
 
 def fetch(wanted: JarSet, progress: Progress | None = None) -> JarSet:
@@ -191,10 +189,9 @@ def _run_ivy(wanted: JarSet, staging: Path, progress: Progress) -> None:
             for line in ivy.stderr or ():
                 silence.broken()
                 said.append(line)
-                found = _ARRIVED.search(line)
-                if found:
+                if artifact := _ARRIVED.search(line):
                     arrived += 1
-                    progress(arrived, len(wanted.artifacts), found[1])
+                    progress(arrived, len(wanted.artifacts), artifact[1])
         finally:
             silence.over()
             if ivy.stdin:
@@ -250,10 +247,10 @@ def _module(artifacts: tuple[Artifact, ...]) -> str:
 def _ivy_jar() -> Path:
     spec = util.find_spec("pyspark")  # finds the folder without importing PySpark
     folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
-    found = sorted(folder.glob("ivy-*.jar")) if folder else []
-    if not found:
+    ivy_jars = sorted(folder.glob("ivy-*.jar")) if folder else []
+    if not ivy_jars:
         raise FetchFailed("PySpark's Ivy is missing", why=f"no ivy-*.jar in {folder}", hint="pip install pyspark")
-    return found[-1]
+    return ivy_jars[-1]
 
 
 def _mirror() -> Path | None:
@@ -264,7 +261,7 @@ def _mirror() -> Path | None:
 
 
 def _fetch_failed(wanted: JarSet, said: str) -> FetchFailed:
-    missing = dict.fromkeys(":".join(found[:3]) for found in _UNRESOLVED.findall(said) + _FAILED.findall(said))
+    missing = dict.fromkeys(":".join(groups[:3]) for groups in _UNRESOLVED.findall(said) + _FAILED.findall(said))
     cause = _CAUSE.search(said)
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     first = next(iter(missing), None)
@@ -279,11 +276,11 @@ def _fetch_failed(wanted: JarSet, said: str) -> FetchFailed:
 
 def _verify(wanted: JarSet, folder: Path) -> None:
     for jar in wanted.artifacts:
-        found = _sha256(folder / jar.file)
-        if found != jar.sha256:
+        sha256 = _sha256(folder / jar.file)
+        if sha256 != jar.sha256:
             raise FetchFailed(
                 f"{jar.coordinates} is not what it should be",
-                why=f"SHA-256 is {found or 'of a missing file'}, expected {jar.sha256}",
+                why=f"SHA-256 is {sha256 or 'of a missing file'}, expected {jar.sha256}",
                 hint="nothing was kept; fetch again, and if it stays so ask who runs your mirror",
             )
 

@@ -1,4 +1,4 @@
-"""The Java that Kafka and Spark run on."""
+"""Finds the Java that Kafka, Cassandra and Spark run on, and checks its version."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def _tried(path: Path) -> Java:
     except (OSError, subprocess.TimeoutExpired) as error:
         hint = f"{JAVA.variable} names it: set it to a java that runs, or unset it" if JAVA.value() else _INSTALL
         raise JavaUnusable(f"{path} does not run", why=str(error), hint=hint) from None
-    found = _VERSION.search(ran.stderr)
-    if not found:
+    version = _VERSION.search(ran.stderr)
+    if not version:
         why = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[0]
         raise JavaUnusable(f"{path} is not a working java", why=why, hint=_INSTALL)
-    java = Java(path, found[1] + found[2], int(found[1]))
+    java = Java(path, version[1] + version[2], int(version[1]))
     if java.major < MIN_JAVA_VERSION:
         raise JavaUnusable(
             f"{path} is Java {java.version}, too old",

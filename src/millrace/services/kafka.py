@@ -1,6 +1,8 @@
-"""A Kafka cluster as it lies on disk: its shape, the properties of each node, the format of its storage.
+"""A real Kafka of our own: one or more KRaft nodes as child processes, bound to 127.0.0.1.
 
-A real Kafka of our own: one or more KRaft nodes as child processes, bound to 127.0.0.1.
+- `ClusterLayout` and `write_node`: the cluster on disk, with its shape and the properties of each node.
+- `KafkaCluster` formats the storage, and starts, kills and stops the nodes.
+- `running`, `stop` and `cluster_of` find the cluster of a folder from another program.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -32,7 +35,6 @@ from millrace.services.lifecycle import (
     client_properties,
     process_identity,
     stop_service,
-    write_client_properties,
 )
 from millrace.services.process import Child, Identity, preferred_or_free_port, quote_output, require_free
 from millrace.settings import KAFKA_HEAP
@@ -92,10 +94,10 @@ class ClusterLayout(Description):
     nodes: tuple[Node, ...]
 
     @classmethod
-    def parsed(cls, found: dict[str, Any]) -> ClusterLayout:
+    def parsed(cls, content: dict[str, Any]) -> ClusterLayout:
         """One from the content of its file."""
-        nodes = tuple(Node(**{**node, "process": process_identity(node["process"])}) for node in found["nodes"])
-        return cls(found["cluster_id"], nodes, password=found["password"], secure=found["secure"])
+        nodes = tuple(Node(**{**node, "process": process_identity(node["process"])}) for node in content["nodes"])
+        return cls(content["cluster_id"], nodes, password=content["password"], secure=content["secure"])
 
     def processes(self) -> dict[int, Identity]:
         """Those of the nodes."""
@@ -277,7 +279,6 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
     def __init__(self, folder: Path, options: KafkaClusterOptions | None = None) -> None:
         self.options = options or KafkaClusterOptions()
         super().__init__(folder, ClusterLayout, port=self.options.port, detach=self.options.detach)
-        self._certificates: Certificates | None = None
 
     def kill(self, node_id: int) -> None:
         """End a node at once, as a crash would."""
@@ -297,13 +298,10 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
     def _start(self, java: Java, classpath: str, before: ClusterLayout | None, notify: Notify) -> None:
         options = self.options
         layout = self.layout = plan_layout(before, options.brokers, options.port, options.secure)
-        if layout.secure:
-            notify("making certificates")
-            self._certificates = Certificates.ensure(self.folder / "tls", java)
-            write_client_properties(self.folder, _properties(layout, self._certificates))
+        certificates = self._certificates(java, notify, partial(_properties, layout)) if layout.secure else None
         layout.save(self.folder)  # first, so that a start that fails can be tried again
         for node in layout.nodes:
-            write_node(self.folder, layout, node, self._certificates, options.properties or {}, options.doors)
+            write_node(self.folder, layout, node, certificates, options.properties or {}, options.doors)
         self._format(java, classpath, notify)
         notify(f"starting {format_count(len(layout.nodes), 'broker')}")
         for node in layout.nodes:
@@ -315,7 +313,8 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
 
     def _format(self, java: Java, classpath: str, notify: Notify) -> None:
         layout = self.require_layout()
-        fresh = [node for node in layout.nodes if not (self._home(node) / "data" / "meta.properties").exists()]
+        mark = Path("data") / "meta.properties"
+        fresh = [node for node in layout.nodes if not (node_folder(self.folder, node) / mark).exists()]
         if not fresh:
             return
         notify("formatting storage")
@@ -323,7 +322,7 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
             list(pool.map(lambda node: self._format_node(node, java, classpath), fresh))
 
     def _format_node(self, node: Node, java: Java, classpath: str) -> None:
-        home = self._home(node)
+        home = node_folder(self.folder, node)
         command: list[str | Path] = [
             java.path, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             f"-Dlog4j2.configurationFile={home / 'log4j2.xml'}", "-cp", classpath,
@@ -339,7 +338,7 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
             )
 
     def _launch_node(self, node: Node, java: Java, classpath: str) -> None:
-        home = self._home(node)
+        home = node_folder(self.folder, node)
         command: list[str | Path] = [
             java.path, f"-Xmx{self.options.heap}", "-Xms64m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError",
             *self.options.java,
@@ -363,9 +362,6 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
             with inside.translated_errors("add a user"):
                 admin.alter_user_scram_credentials([wanted])[KAFKA_USER].result()
 
-    def _home(self, node: Node) -> Path:
-        return node_folder(self.folder, node)
-
 
 def _answer(cluster: Cluster, brokers: int) -> bool:
     try:
@@ -376,8 +372,7 @@ def _answer(cluster: Cluster, brokers: int) -> bool:
 
 def cluster_of(folder: Path, layout: ClusterLayout) -> Cluster:
     """Return the address and properties of the cluster of a folder."""
-    properties = client_properties(folder)
-    return Cluster.at(layout.address, properties if layout.secure else None)
+    return Cluster.at(layout.address, client_properties(folder) if layout.secure else None)
 
 
 def running(folder: Path) -> ClusterLayout | None:

@@ -21,6 +21,7 @@ from millrace.atomic_files import write_whole
 from millrace.errors import FileUnusable, MillraceError, ServiceFailed
 from millrace.locks import FolderLock
 from millrace.services import jars
+from millrace.services.certificates import Certificates
 from millrace.services.java import Java, find_java
 from millrace.services.process import Child, Identity
 
@@ -53,7 +54,7 @@ class Description(ABC):
 
     @classmethod
     @abstractmethod
-    def parsed(cls, found: dict[str, Any]) -> Self:
+    def parsed(cls, content: dict[str, Any]) -> Self:
         """One from the content of its file; raises what Python does when that is something else."""
 
     @classmethod
@@ -72,8 +73,8 @@ class Description(ABC):
     @classmethod
     def running(cls, folder: Path) -> Self | None:
         """The service that runs in a folder, or None when none does."""
-        found = cls.load(folder) if (folder / cls.file).exists() else None
-        return found if found and found.alive() else None
+        service = cls.load(folder) if (folder / cls.file).exists() else None
+        return service if service and service.alive() else None
 
     def save(self, folder: Path) -> None:
         """Write it; it holds a password."""
@@ -81,34 +82,34 @@ class Description(ABC):
 
     def alive(self) -> dict[int, Identity]:
         """The processes that run now."""
-        return {number: one for number, one in self.processes().items() if one.process()}
+        return {number: process for number, process in self.processes().items() if process.process()}
 
     def stop(self, folder: Path) -> list[int]:
         """Stop its processes, also if another process started them; return the numbers of those that ran."""
-        found, left = self.alive(), self
-        with ThreadPoolExecutor(max(1, len(found))) as pool:
-            list(pool.map(Identity.stop, found.values()))
-        for number in found:
-            left = left.with_process(number, None)
-        left.save(folder)
-        return list(found)
+        alive, stopped = self.alive(), self
+        with ThreadPoolExecutor(max(1, len(alive))) as pool:
+            list(pool.map(Identity.stop, alive.values()))
+        for number in alive:
+            stopped = stopped.with_process(number, None)
+        stopped.save(folder)
+        return list(alive)
 
     @classmethod
     def _require_empty(cls, folder: Path) -> None:
         """A draft of the file is what a start leaves that was killed before it had begun."""
-        found = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        left = sorted(name for name in found if name != "lock" and not name.startswith(f".{cls.file}."))
-        if left:
+        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        foreign = sorted(name for name in names if name != "lock" and not name.startswith(f".{cls.file}."))
+        if foreign:
             raise cls.mismatch(
                 f"{folder} is not empty and holds no {cls.what} of Millrace",
-                why=f"it has {', '.join(left[:4])}" + (", …" if len(left) > 4 else ""),
+                why=f"it has {', '.join(foreign[:4])}" + (", …" if len(foreign) > 4 else ""),
                 hint="choose another --data folder, or an empty one",
             )
 
 
-def process_identity(found: dict[str, Any] | None) -> Identity | None:
+def process_identity(content: dict[str, Any] | None) -> Identity | None:
     """A process from the content of a file."""
-    return Identity(**found) if found else None
+    return Identity(**content) if content else None
 
 
 _TRIES = 3
@@ -218,15 +219,25 @@ class Embedded(ABC, Generic[Layout, Client]):
             raise self._refusal()
         self._lock = lock
 
+    def _certificates(
+        self, java: Java, notify: Notify, properties: Callable[[Certificates], Mapping[str, str]]
+    ) -> Certificates:
+        """Make the certificates of a secure service, and write the properties that its clients need."""
+        notify("making certificates")
+        certificates = Certificates.ensure(self.folder / "tls", java)
+        lines = "".join(f"{key}={value}\n" for key, value in properties(certificates).items())
+        write_whole(client_properties(self.folder), lines, private=True)  # it holds a password
+        return certificates
+
     def _let_go(self) -> None:
         if self._lock:
             self._lock.release()
             self._lock = None
 
     def _refusal(self) -> MillraceError:
-        found = self._kind.running(self.folder)
-        pids = ", ".join(str(one.pid) for one in found.alive().values()) if found else ""
-        runs = f"a {self.name} runs on it at {found.address} (pid {pids})" if found else None
+        running = self._kind.running(self.folder)
+        pids = ", ".join(str(process.pid) for process in running.alive().values()) if running else ""
+        runs = f"a {self.name} runs on it at {running.address} (pid {pids})" if running else None
         down = f"millrace {self.name.lower()} down --data {self.folder}"
         return self.in_use(
             f"the data folder {self.folder} is in use",
@@ -292,15 +303,9 @@ def client_properties(folder: Path) -> Path:
     return folder.absolute() / "client.properties"
 
 
-def write_client_properties(folder: Path, properties: Mapping[str, str]) -> None:
-    """Write what clients of a secure service need; it holds a password."""
-    lines = "".join(f"{key}={value}\n" for key, value in properties.items())
-    write_whole(client_properties(folder), lines, private=True)
-
-
 def stop_service(service: type[Embedded[Layout, Client]], kind: type[Layout], folder: Path) -> list[int]:
     """Stop the service of a folder, also of another process; return the numbers of the processes that ran."""
-    found = kind.running(folder)
-    if found is None:
+    running = kind.running(folder)
+    if running is None:
         raise service.none(f"no {service.name} of ours runs in {folder}", hint="give its folder with --data")
-    return found.stop(folder)
+    return running.stop(folder)

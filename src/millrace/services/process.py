@@ -43,8 +43,8 @@ class Identity:
     def process(self) -> psutil.Process | None:
         """The process if it still runs."""
         with contextlib.suppress(psutil.Error):
-            found = psutil.Process(self.pid)
-            return found if self.argument in found.cmdline() else None
+            process = psutil.Process(self.pid)
+            return process if self.argument in process.cmdline() else None
         return None
 
     def stop(self, grace: float = STOP_GRACE) -> None:

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from millrace.errors import MillraceError
 from millrace.telemetry.channels import error_fields, milliseconds
 from millrace.telemetry.idle_reason import IdleFacts, idle_reason
 from millrace.telemetry.measurements import Lag, Measurements
@@ -37,15 +36,7 @@ class Health:
 def health(run_status: RunStatus, measurements: Measurements, topology: Topology, now: float | None = None) -> Health:
     """Healthy: every query works, none is dead or restarted, Spark and Kafka answer. Ready: every query has begun."""
     statuses = {query.query: query for query in run_status.queries() if topology.query(query.query).writes}
-    problems = [
-        f"query {query.query} failed: {query.error.message if query.error else 'the reason is not known'}"
-        for query in statuses.values()
-        if query.phase is Phase.FAILED
-    ]
-    moment = datetime.now(UTC)
-    problems += [
-        f"query {query.query}: {query.restart.sentence(moment)}" for query in statuses.values() if query.restart
-    ]
+    problems = [*_failures(statuses.values()), *_pending_restarts(statuses.values(), datetime.now(UTC))]
     problems += [
         f"a batch of {query.query} failed: {query.error.message}"
         for query in statuses.values()
@@ -171,16 +162,12 @@ def run_phase(
 ) -> tuple[str, list[str]]:
     """`starting`, `running`, `restarting`, `failed` or `stopped`, and why it is not running."""
     known = {query.query: query for query in statuses if topology.query(query.query).writes}
-    failed = [
-        f"query {query.query} failed: {_message(query.error)}"
-        for query in known.values()
-        if query.phase is Phase.FAILED
-    ]
+    failed = _failures(known.values())
     if measurements.failure and not failed:
         failed.append(measurements.failure)
     if failed:
         return "failed", failed
-    again = [f"query {query.query}: {query.restart.sentence(now)}" for query in known.values() if query.restart]
+    again = _pending_restarts(known.values(), now)
     if again and not measurements.over:
         return "restarting", again
     if measurements.over or (
@@ -286,8 +273,16 @@ def _gap(last: BatchProgress | None, now: datetime) -> int | None:
     return milliseconds(now) - milliseconds(last.watermark) if last and last.watermark else None
 
 
-def _message(error: MillraceError | None) -> str:
-    return error.message if error else "the reason is not known"
+def _failures(queries: Iterable[QueryStatus]) -> list[str]:
+    failed = [query for query in queries if query.phase is Phase.FAILED]
+    return [
+        f"query {query.query} failed: {query.error.message if query.error else 'the reason is not known'}"
+        for query in failed
+    ]
+
+
+def _pending_restarts(queries: Iterable[QueryStatus], now: datetime) -> list[str]:
+    return [f"query {query.query}: {query.restart.sentence(now)}" for query in queries if query.restart]
 
 
 def _newest_with_rows(history: Sequence[BatchProgress]) -> BatchProgress | None:

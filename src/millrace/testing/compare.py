@@ -92,10 +92,7 @@ def _simple(value: Any, kind: pa.DataType) -> Any:
         return str(value)
     if types.is_string(kind) or types.is_large_string(kind):
         return value if isinstance(value, str) else str(value)
-    if isinstance(value, bytes):
-        text = text_or_none(value)
-        return value.hex() if text is None else text
-    return value
+    return _text_of_bytes(value)
 
 
 def _moment(value: Any) -> Any:

@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from millrace.connectors.base.registry import CONNECTORS, connector_names
-from millrace.errors import FileUnusable, InvalidDefinition, InvalidTest, Problem, SourceLocation, did_you_mean
-from millrace.limited_files import read_start
+from millrace.errors import InvalidDefinition, InvalidTest, Problem, SourceLocation, did_you_mean
 from millrace.pipeline.checks import check
 from millrace.pipeline.loading import read_file
-from millrace.pipeline.loading.yaml_document import LARGEST, Fields, Items, Node, Scalar, read_document
+from millrace.pipeline.loading.yaml_document import Fields, FieldsByName, Items, Node, Scalar, read_document_file
 from millrace.pipeline.loading.yaml_values import node_value
 from millrace.pipeline.model import PipelineDef
 from millrace.testing.compare import ANY_LETTERS, is_count
@@ -38,18 +37,13 @@ _CASE_KEYS = (*_STEP_KEYS, "steps", "key")
 
 _LONG_INTEGER = re.compile(r"-?[1-9][0-9]{18,99}")
 
-_Pairs = dict[str, tuple[Scalar, Node]]
 _Path = tuple[str | int, ...]
 
 
 def read_spec_file(file: Path) -> SpecFile:
     """Return the tests of a file; raise InvalidTest with all its mistakes."""
-    try:
-        data = read_start(file, LARGEST + 1)
-    except OSError as error:
-        raise FileUnusable(f"cannot read {file}", why=error.strerror) from None
     problems: list[Problem] = []
-    root = read_document(data, str(file), problems)
+    root = read_document_file(file, problems)
     if root is None and not problems:
         problems.append(Problem("test.invalid", "the file is empty", SourceLocation(str(file)), "it needs tests:"))
     spec_file = None if root is None else _SpecReader(file, problems).spec_file(root)
@@ -84,7 +78,7 @@ class _SpecReader:
         variables = {name: node.text for name, (_, node) in environment.items() if isinstance(node, Scalar)}
         return SpecFile(self._file, self._pipelines(top, root.place), cases, variables)
 
-    def _pipelines(self, top: _Pairs, place: SourceLocation) -> tuple[str, ...]:
+    def _pipelines(self, top: FieldsByName, place: SourceLocation) -> tuple[str, ...]:
         if "pipeline" not in top:
             pipelines = pipelines_beside(self._file)
             if not pipelines:
@@ -105,7 +99,7 @@ class _SpecReader:
                 self._wrong(parts["key"][0].place, f"key names {table!r}, of which nothing is expected", "leave it out")
         return case
 
-    def _read_case(self, name: str, own: SourceLocation, parts: _Pairs) -> SpecCase:
+    def _read_case(self, name: str, own: SourceLocation, parts: FieldsByName) -> SpecCase:
         path: _Path = ("tests", name)
         if "steps" not in parts:
             if "given" not in parts:
@@ -125,7 +119,7 @@ class _SpecReader:
         whole = self._step({name: parts[name] for name in _EXPECTATION_KEYS if name in parts}, path, own)
         return SpecCase(name, steps, whole, self._keys(parts), own)
 
-    def _step(self, parts: _Pairs, path: _Path, place: SourceLocation) -> SpecStep:
+    def _step(self, parts: FieldsByName, path: _Path, place: SourceLocation) -> SpecStep:
         given = self._fields(parts["given"][1], "given") if "given" in parts else {}
         if "watermark" in parts and given:
             self._wrong(parts["watermark"][0].place, "a step has rows or moves the watermark", "make it two steps")
@@ -138,7 +132,7 @@ class _SpecReader:
             place,
         )
 
-    def _expected(self, parts: _Pairs, part: str, path: _Path) -> Mapping[str, ExpectedRows]:
+    def _expected(self, parts: FieldsByName, part: str, path: _Path) -> Mapping[str, ExpectedRows]:
         if part not in parts:
             return {}
         expectations = {}
@@ -152,18 +146,18 @@ class _SpecReader:
                 self._wrong(node.place, f"dead letters of {name!r} are a number, a list, or {ANY_LETTERS}", hint)
         return expectations
 
-    def _keys(self, parts: _Pairs) -> dict[str, tuple[str, ...]]:
+    def _keys(self, parts: FieldsByName) -> dict[str, tuple[str, ...]]:
         keys = self._fields(parts["key"][1], "key") if "key" in parts else {}
         return {name: _texts(node_value(node)) for name, (_, node) in keys.items()}
 
-    def _fields(self, node: Node, what: str, known: tuple[str, ...] = ()) -> _Pairs:
+    def _fields(self, node: Node, what: str, known: tuple[str, ...] = ()) -> FieldsByName:
         if not isinstance(node, Fields):
             self._wrong(node.place, f"{what} must be a mapping", "write name: value")
             return {}
         for key, _ in node.pairs if known else ():
             if key.text not in known:
                 self._wrong(key.place, f"{what} has no {key.text!r}", did_you_mean(key.text, known))
-        return {key.text: (key, value) for key, value in node.pairs}
+        return node.by_name
 
     def _wrong(self, place: SourceLocation, message: str, hint: str) -> None:
         self._problems.append(Problem("test.invalid", message, place, hint))

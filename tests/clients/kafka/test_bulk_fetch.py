@@ -268,7 +268,11 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again(
 ) -> None:
     put(lane, b"1")
     span, cut, real = range_of(cluster, lane), [True], BrokerConnection._receive
-    monkeypatch.setattr(BrokerConnection, "_receive", lambda one: real(one)[: 20 if cut and cut.pop() else None])
+
+    def receive(connection: BrokerConnection, read: Callable[[memoryview], Any]) -> Any:
+        return real(connection, lambda body: read(body[: 20 if cut and cut.pop() else None]))
+
+    monkeypatch.setattr(BrokerConnection, "_receive", receive)
     assert len(rows(fetch_records(cluster, span))) == 1
 
 

@@ -274,6 +274,7 @@ def test_records_of_an_open_transaction_are_kept_back(
     with reading(cluster, ReadRequest(lane, "earliest", most=2)) as [found]:
         producer.commit()
         assert values(found.result()) == [b"open", b"after"]
+    producer.close()
 
 
 @pytest.fixture

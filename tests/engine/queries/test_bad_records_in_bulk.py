@@ -12,7 +12,7 @@ import millrace as mr
 from conftest import committed
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.dead_letters.store import letters_in_topic
+from millrace.dead_letters.store import letters_in_topics
 from millrace.errors import BadRecord
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_a_letter_has_all_that_came_with_its_record(
     pipeline.sink("some", mr.kafka(f"{topic}-out", guarantee=guarantee))
     run_status = run_pipeline(pipeline)
     assert copied(cluster, topic) == Counter(range(30))
-    (found,) = letters_in_topic(cluster, f"{topic}.dead")
+    (found,) = letters_in_topics(cluster, [f"{topic}.dead"])
     letter = found.letter
     assert (letter.value, letter.key, letter.headers) == (b'{"n": 7, "by": {}}', b"\xff", (("a", b"\xfe"), ("b", None)))
     assert (letter.topic, letter.partition, letter.offset) == (topic, 1, 7)

@@ -10,7 +10,7 @@ import millrace as mr
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
-from millrace.dead_letters.store import letters_in_topic
+from millrace.dead_letters.store import letters_in_topics
 
 if TYPE_CHECKING:
     from conftest import RunPipeline
@@ -37,4 +37,4 @@ def test_both_decoders_give_the_same_rows_and_letters(
     pipeline.sink("views", mr.memory())
     run_pipeline(pipeline)
     assert MEMORY.tables()["views"].to_pylist() == [{"id": 1, "offset": 0}, {"id": 4, "offset": 3}]
-    assert [found.letter.value for found in letters_in_topic(cluster, f"{lane}.dead")] == [values[2]]
+    assert [found.letter.value for found in letters_in_topics(cluster, [f"{lane}.dead"])] == [values[2]]

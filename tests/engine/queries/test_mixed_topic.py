@@ -14,7 +14,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
-from millrace.dead_letters.store import letters_in_topic
+from millrace.dead_letters.store import letters_in_topics
 from millrace.feeds.simulation.malformed_records import WAYS, MalformedShape, WellFormed
 from millrace.telemetry.query_status import RunStatus
 
@@ -66,7 +66,7 @@ def test_good_results_are_exact_and_every_broken_record_is_a_dead_letter_once(
     counted = MEMORY.tables()["by_author"].to_pylist()
     assert {row["author"]: row["count"] for row in counted} == dict(authors)
     assert MEMORY.tables()["everything"].num_rows == RECORDS - broken.total()
-    letters = [found.letter for found in letters_in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter for found in letters_in_topics(cluster, [f"{topic}.dead"])]
     assert Counter(letter.value for letter in letters) == broken
     assert len({(letter.partition, letter.offset) for letter in letters}) == len(letters) == RECORDS // 100
     for letter in letters:

@@ -17,7 +17,7 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.dead_letters.store import letters_in_topic
+from millrace.dead_letters.store import letters_in_topics
 from millrace.errors import FunctionFailed
 from millrace.telemetry.query_status import Phase, RunStatus
 
@@ -66,7 +66,7 @@ def test_a_bad_record_restarts_no_query(
         assert sorted(map(int, written)) == list(range(16))
     if "kafka" in sinks:
         assert sorted(int(one.value() or b"-1") for one in committed(cluster, f"{topic}-out")) == list(range(16))
-    letters = [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter.value for found in letters_in_topics(cluster, [f"{topic}.dead"])]
     assert sorted(letters, key=str) == [b"\xfd", b"\xfe", b"\xff"]
     assert [(one.phase, one.restarts, one.error) for one in run_status.queries()] == [(Phase.STOPPED, 0, None)]
     assert run_status.dead() == {"lines": 2}
@@ -87,7 +87,7 @@ def test_dead_letters_of_json_have_their_offsets(
     assert [one.restarts for one in run_status.queries()] == [0]
     written = [json.loads(one.value() or b"") for one in committed(cluster, f"{topic}-out")]
     assert sorted((one["n"], one["partition"]) for one in written) == [*((n, n % 3) for n in range(6)), (6, 0), (7, 2)]
-    (found,) = letters_in_topic(cluster, f"{topic}.dead")
+    (found,) = letters_in_topics(cluster, [f"{topic}.dead"])
     assert (found.letter.value, found.letter.partition, found.letter.offset) == (b"{", 1, 2)
     assert run_status.dead() == {"rows": 1}
 
@@ -127,7 +127,7 @@ def test_what_breaks_off_is_not_committed_as_whole(
         spark.conf.set(size, before or "")
     written = [json.loads(one.value() or b"")["n"] for one in committed(cluster, f"{alone}-out")]
     assert sorted(written) == list(range(many))
-    assert len(list(letters_in_topic(cluster, f"{alone}.dead"))) == 1
+    assert len(list(letters_in_topics(cluster, [f"{alone}.dead"]))) == 1
 
 
 @pytest.mark.parametrize("sink", ["foreach", "at-least-once"])
@@ -149,7 +149,7 @@ def test_a_bad_record_repeats_no_batch(
         str(one.value(), "utf-8") for one in committed(cluster, f"{topic}-out")
     ]
     assert sorted(map(int, found)) == list(range(9))
-    letters = [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter.value for found in letters_in_topics(cluster, [f"{topic}.dead"])]
     assert letters == [b"\xff"]
 
 
@@ -165,5 +165,5 @@ def test_a_filter_of_the_user_does_not_hide_bad_records(
     pipeline.sink("twos", mr.files(str(tmp_path / "out"), format="text"))
     run_pipeline(pipeline)
     assert [row.value for row in spark.read.text(str(tmp_path / "out")).collect()] == ["two"]  # committed files only
-    letters = [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter.value for found in letters_in_topics(cluster, [f"{topic}.dead"])]
     assert sorted(letters, key=str) == sorted([None, b"\xff two"], key=str)

@@ -98,7 +98,8 @@ def test_one_of_two_queries_is_poisoned(cluster: Cluster, topic: str, settings: 
 
     def poisoned(rows: DataFrame, batch: int) -> None:
         calls.append(batch)
-        wait_until(lambda: run_status.query("sound").rows >= len(calls))  # the other one goes on
+        # The other one goes on; it may not have been started yet.
+        wait_until(lambda: any(each.query == "sound" and each.rows >= len(calls) for each in run_status.queries()))
         send(cluster, topic, b"more")
         raise RuntimeError("I take nothing")
 

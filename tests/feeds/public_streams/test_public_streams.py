@@ -20,33 +20,27 @@ from hypothesis import strategies as st
 from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed, FileUnusable, InvalidOption, KafkaFailed
 from millrace.feeds.base.api import Cursor, Run
-from millrace.feeds.public_streams import (
-    CONNECTED,
-    Backoff,
-    ConnectionLapse,
-    DelayRamp,
-    Event,
-    Events,
-    HttpClient,
-    PositionTracker,
-    RecentIds,
-    StreamHalt,
-    checked_url,
-    json_lines,
-    read_events,
-    server_sent_events,
-    timestamp_of,
-    websocket_messages,
-)
 from millrace.feeds.public_streams import reader as reading_module
 from millrace.feeds.public_streams.backoff import (
     MAX_SERVER_WAIT_S,
+    Backoff,
+    ConnectionLapse,
+    DelayRamp,
     Retries,
     error_of_response,
     error_text,
     requested_wait,
 )
-from millrace.feeds.public_streams.transport import certificate_error
+from millrace.feeds.public_streams.progress import CONNECTED, Event, PositionTracker, RecentIds, timestamp_of
+from millrace.feeds.public_streams.reader import Events, StreamHalt, read_events
+from millrace.feeds.public_streams.transport import (
+    HttpClient,
+    certificate_error,
+    checked_url,
+    json_lines,
+    server_sent_events,
+    websocket_messages,
+)
 
 from ..servers import QUICK, Exchange, Site, in_turn, refuse
 

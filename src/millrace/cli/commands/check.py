@@ -64,7 +64,7 @@ def check(
             print_line("Spark was not asked: fix these first")
     if result.left_out:
         print_line(f"and {format_count(result.left_out, 'more problem')}, which are not shown")
-    if result.errors or result.left_out:  # those left out may be errors as well
+    if _errors(result.problems) or result.left_out:  # those left out may be errors as well
         raise typer.Exit(2)
 
 
@@ -173,7 +173,7 @@ def _show(file: str, result: CheckResult) -> None:
         print_result(first, style="bold red" if problem.severity == "error" else "yellow")
         for line in rest:
             print_result(line)
-    errors = len(result.errors)
+    errors = len(_errors(result.problems))
     counts = {"error": errors, "warning": len(result.problems) - errors}
     summary = ", ".join(format_count(count, noun) for noun, count in counts.items() if count) or "no problems"
     print_result(f"{file}: {summary}{_contents(result.contents)}")

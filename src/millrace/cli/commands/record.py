@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +15,7 @@ from millrace.errors import FileUnusable, InvalidOption
 from millrace.units import format_count, parse_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from confluent_kafka import Message
+    from collections.abc import Mapping
 
 _NAMES_PRINTED = 5
 _MASK_PANEL = "Masking"
@@ -98,7 +96,7 @@ def record(
     lines: list[bytes] = []
     left_out = 0
     with interruptible():
-        messages = _each(committed_between(cluster, topic, *positions))
+        messages = chain.from_iterable(committed_between(cluster, topic, *positions))
         for message in islice(messages, most):
             try:
                 lines.append(recording_line(masker.record(message_fields(message))))
@@ -122,8 +120,3 @@ def _print_names(columns: Mapping[str, set[str]]) -> None:
         some, more = ", ".join(sorted(names)[:_NAMES_PRINTED]), len(names) - _NAMES_PRINTED
         some += f" and {more:,} more" if more > 0 else ""
         print_line(f"names within {column} are not masked: {some}; if they are data, --mask-names {column} masks them")
-
-
-def _each(batches: Iterator[list[Message]]) -> Iterator[Message]:
-    for batch in batches:
-        yield from batch

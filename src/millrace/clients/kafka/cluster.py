@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -132,8 +132,7 @@ class Cluster:
     def config(self, **extra: Any) -> dict[str, Any]:
         """Return the configuration for a client of confluent-kafka; keys of `extra` use _ for the dot."""
         quiet = {} if VERBOSE.value() else {"log_level": 0, "logger": _SILENT}
-        own = {key.replace("_", "."): value for key, value in extra.items() if not key.endswith("_cb")}
-        callbacks = {key: value for key, value in extra.items() if key.endswith("_cb")}
+        own = {key if key.endswith("_cb") else key.replace("_", "."): value for key, value in extra.items()}
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "millrace",
@@ -141,7 +140,6 @@ class Cluster:
             **quiet,
             **self._properties,
             **own,
-            **callbacks,
         }
 
     @property
@@ -229,9 +227,13 @@ class Cluster:
         # "All brokers are down" says less than what happened to each of them.
         return next((problem for problem in errors if problem.code() not in _UNSPECIFIC), errors[-1])
 
-    def translated_errors(self, doing: str) -> _TranslatedErrors:
-        """Return a context that translates Kafka's exceptions; `doing` completes the words 'could not …'."""
-        return _TranslatedErrors(self, doing)
+    @contextmanager
+    def translated_errors(self, doing: str) -> Iterator[None]:
+        """Translate Kafka's exceptions that a block raises; `doing` completes the words 'could not …'."""
+        try:
+            yield
+        except KafkaException as error:
+            raise self.error(error.args[0], doing) from error
 
     def error(self, problem: KafkaError, doing: str) -> MillraceError:
         """Return our error for one of Kafka's."""
@@ -265,19 +267,6 @@ class Cluster:
                 hint="two producers use the same transactional id: give each its own",
             )
         return KafkaFailed(f"could not {doing}: {_reason(text)}", why=problem.name())
-
-
-class _TranslatedErrors:
-    def __init__(self, cluster: Cluster, doing: str) -> None:
-        self.cluster = cluster
-        self.doing = doing
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, KafkaException):
-            raise self.cluster.error(error.args[0], self.doing) from error
 
 
 def _reason(text: str) -> str:

@@ -225,11 +225,8 @@ class Producer:
         """Return the number of records that are neither delivered nor failed yet."""
         return len(self._client)
 
-    def flush(self) -> None:
-        """Wait until every record is delivered or has failed; `Delivery.timeout` bounds it."""
-        self._flush(None)
-
-    def _flush(self, deadline: float | None) -> None:
+    def flush(self, deadline: float | None = None) -> None:
+        """Wait until every record is delivered or has failed; `Delivery.timeout` bounds it, and the deadline if any."""
         pause = threading.Event()
         while self.waiting() and not self._must_abort() and (deadline is None or time.monotonic() < deadline):
             pause.wait(0.01)
@@ -246,7 +243,7 @@ class Producer:
     def close(self, notify: Callable[[str], None] = lambda _: None) -> None:
         """Wait for records in flight (Ctrl-C drops them, and they count as failed); then close."""
         try:
-            self._flush(time.monotonic() + _NOTICE_AFTER_S)
+            self.flush(time.monotonic() + _NOTICE_AFTER_S)
             if self.waiting():
                 left = format_count(self.waiting(), "record")
                 notify(f"waiting for {left} that Kafka has not acknowledged; Ctrl-C gives up")
@@ -318,10 +315,8 @@ class Producer:
     def _produce(self, record: Record, report: Report) -> None:
         value, key, timestamp, headers, partition = record
         number = -1 if partition is None else partition
-        if timestamp is None:
-            self._client.produce(self.topic, value, key, number, report, headers=list(headers))
-        else:
-            self._client.produce(self.topic, value, key, number, report, timestamp=timestamp, headers=list(headers))
+        produce = self._client.produce
+        produce(self.topic, value, key, number, report, timestamp=timestamp or 0, headers=list(headers))
 
     def _wait_and_produce(self, record: Record, report: Report) -> bool:
         """Retry until the queue has room; return whether it had before the stop."""

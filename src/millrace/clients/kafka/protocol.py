@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 _FETCH, _LIST_OFFSETS = (1, 4), (2, 2)
 _CLIENT = b"millrace"
@@ -78,11 +80,7 @@ class BrokerConnection:
 
     def records(self) -> FetchResponse:
         """Return the response to the next Fetch request."""
-        body = self._receive()
-        try:
-            return _read_response(body)
-        except (struct.error, IndexError) as error:
-            raise ConnectionLost(f"{self.where}: a response that cannot be read") from error
+        return self._receive(_read_response)
 
     def offsets(
         self, partitions: Mapping[str, Sequence[int]], moment: int, *, committed: bool
@@ -95,11 +93,7 @@ class BrokerConnection:
             for topic, numbers in partitions.items()
         )
         self._send(_LIST_OFFSETS, struct.pack(">ibi", -1, committed, len(partitions)) + asked)
-        body = self._receive()
-        try:
-            return dict(_offsets(body))
-        except (struct.error, IndexError) as error:
-            raise ConnectionLost(f"{self.where}: a response that cannot be read") from error
+        return self._receive(_read_offsets)
 
     def close(self) -> None:
         """Hang up."""
@@ -117,14 +111,17 @@ class BrokerConnection:
         except OSError as error:
             raise ConnectionLost(f"{self.where}: {error}") from error
 
-    def _receive(self) -> memoryview:
-        """Return the next response, from its correlation id on."""
+    def _receive(self, read: Callable[[memoryview], T]) -> T:
+        """Return what a function reads of the next response, which starts with its correlation id."""
         (size,) = struct.unpack(">i", self._exactly(4))
         body = self._exactly(size)
         self._received += 1
         if struct.unpack_from(">i", body)[0] != self._received:
             raise ConnectionLost(f"{self.where}: a response to another request")
-        return body
+        try:
+            return read(body)
+        except (struct.error, IndexError) as error:
+            raise ConnectionLost(f"{self.where}: a response that cannot be read") from error
 
     def _exactly(self, size: int) -> memoryview:
         body = memoryview(bytearray(size))
@@ -153,7 +150,8 @@ def _read_response(body: memoryview) -> FetchResponse:
     return FetchResponse(throttled / 1000, error, end, stable, aborted, body[at + 4 : at + 4 + size])
 
 
-def _offsets(body: memoryview) -> Iterator[tuple[tuple[str, int], tuple[int, int]]]:
+def _read_offsets(body: memoryview) -> dict[tuple[str, int], tuple[int, int]]:
+    offsets: dict[tuple[str, int], tuple[int, int]] = {}
     (topics,), at = struct.unpack_from(">i", body, 8), 12
     for _ in range(topics):
         (length,) = struct.unpack_from(">h", body, at)
@@ -161,8 +159,9 @@ def _offsets(body: memoryview) -> Iterator[tuple[tuple[str, int], tuple[int, int
         (count,), at = struct.unpack_from(">i", body, at), at + 4
         for _ in range(count):
             number, error, _, offset = struct.unpack_from(">ihqq", body, at)
-            yield (topic, number), (error, offset)
+            offsets[topic, number] = error, offset
             at += 22
+    return offsets
 
 
 def _text(text: str) -> bytes:

@@ -233,12 +233,17 @@ def _varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value, at = _unsigned_varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _unsigned_varint(data: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte, at = data[at], at + 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return (value >> 1) ^ -(value & 1), at
+            return value, at
         shift += 7
 
 
@@ -294,13 +299,7 @@ def _snappy(packed: memoryview) -> bytes:
 def _decompress_snappy_block(packed: memoryview) -> bytes:
     import pyarrow as pa
 
-    size = shift = at = 0  # the length comes first, as an unsigned varint
-    while True:
-        byte, at = packed[at], at + 1
-        size |= (byte & 127) << shift
-        if byte < 128:
-            break
-        shift += 7
+    size, _ = _unsigned_varint(packed, 0)  # the length comes first
     return bytes(pa.decompress(packed, size, "snappy", asbytes=True))
 
 

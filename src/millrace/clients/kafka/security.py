@@ -149,29 +149,18 @@ def _certificates(java: dict[str, str]) -> dict[str, str]:
     elif authority and authority != "probe":
         properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
     chain, key = java.pop("ssl.certificate.pem", None), java.pop("ssl.key.pem", None)
-    certificate, secret = (
-        java.pop("ssl.certificate.location", None),
-        java.pop("ssl.key.location", None),
-    )
+    certificate, secret = java.pop("ssl.certificate.location", None), java.pop("ssl.key.location", None)
     if certificate and secret:
-        chain, key = _pem(certificate), _pem(secret)
+        chain, key = read_limited_text(certificate), read_limited_text(secret)
     if chain and key:
         if not _PKCS8.search(key):
             hint = "openssl pkcs8 -topk8 -in OLD -out NEW makes one of any other"
             raise FileUnusable("Spark's client needs the private key in PKCS#8 (BEGIN PRIVATE KEY)", hint=hint)
-        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": _one_line(chain)}
-        properties["ssl.keystore.key"] = Secret(_one_line(key))
+        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain.replace("\n", " ")}
+        properties["ssl.keystore.key"] = Secret(key.replace("\n", " "))
     if "ssl.keystore.location" in java:
         properties["ssl.keystore.type"] = "PKCS12"
     return properties
-
-
-def _pem(path: str) -> str:
-    return read_limited_text(path)
-
-
-def _one_line(pem: str) -> str:
-    return pem.replace("\n", " ")
 
 
 def _quoted(text: str) -> str:

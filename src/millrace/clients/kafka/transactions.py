@@ -102,13 +102,13 @@ class TransactionalProducer:
         """Write records and the offset of a group in one transaction."""
         with self.transaction(progress, group):
             for number, record in enumerate(records):
-                self._send(topic, record, partial(self._report, number))
+                self.send(topic, record, number)
 
     def write_all(self, records: Sequence[tuple[str, Record]]) -> None:
         """Write records, each to its topic, in one transaction."""
         with self.transaction():
             for number, (topic, record) in enumerate(records):
-                self._send(topic, record, partial(self._report, number))
+                self.send(topic, record, number)
 
     @contextmanager
     def transaction(self, progress: TopicPartition | None = None, group: object = None) -> Iterator[None]:
@@ -146,20 +146,18 @@ class TransactionalProducer:
             failed = next(record["_error"] for record in records if "_error" in record)
             raise DeliveryFailed(failed if isinstance(failed, KafkaError) else failed.args[0], 0)
 
-    def send(self, topic: str, record: Record) -> None:
-        """Send one record, within `transaction`."""
-        self._send(topic, record, partial(self._report, 0))
-
     def settle(self) -> None:
         """Wait until all records sent so far are delivered; raise the first failure."""
         self._client.flush(self._timeout_s)
         if self._failures:
             raise self._failures[0]
 
-    def _send(self, topic: str, record: Record, report: Callable[[KafkaError | None, Message | None], None]) -> None:
-        value, key, time_, headers, partition = record
-        number = -1 if partition is None else partition
-        produce = partial(self._client.produce, topic, value, key, number, report, timestamp=time_ or 0)
+    def send(self, topic: str, record: Record, number: int = 0) -> None:
+        """Send one record, within `transaction`; `DeliveryFailed` has its number."""
+        report = partial(self._report, number)
+        value, key, timestamp, headers, partition = record
+        place = -1 if partition is None else partition
+        produce = partial(self._client.produce, topic, value, key, place, report, timestamp=timestamp or 0)
         try:
             produce(headers=list(headers))
         except BufferError:

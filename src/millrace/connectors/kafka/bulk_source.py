@@ -1,10 +1,9 @@
-"""Topics of Kafka as Spark's Python Data Source API reads them: offsets as Spark's own source has them in a checkpoint.
+"""Topics of Kafka as Spark's Python Data Source API reads them.
 
-So a query may be read by this one today and by Spark's tomorrow. Partitions of topics are Spark's tasks.
-
-Records of a partition as rows: the columns that Spark's own Kafka source has, of which a query takes some.
-
-How many records a batch may have, so that one after another takes about as long as a batch should.
+- `KafkaStreamReader` has offsets as Spark's own source has them in a checkpoint, so a query may be read by this one
+  today and by Spark's tomorrow. Partitions of topics are Spark's tasks.
+- `row_blocks` makes rows of records: the columns that Spark's own Kafka source has, of which a query takes some.
+- `AdaptiveBatchSize` is how many records a batch may have, so that it takes about as long as a batch should.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -39,64 +39,24 @@ from millrace.errors import KafkaUnreachable
 from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 
 def row_blocks(found: Iterator[RecordColumns], span: FetchRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Rows, in blocks as large as the answers of the broker."""
-    import pyarrow as pa
-
     for records in found:
         if len(records.offsets):
             arrays = [_COLUMNS[name](records, span) for name in columns]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
-def _value(records: RecordColumns, span: FetchRange) -> pa.Array:
-    del span
-    return records.bytes_of(records.values)
-
-
-def _key(records: RecordColumns, span: FetchRange) -> pa.Array:
-    import pyarrow as pa
-
-    del span
+def _keys(records: RecordColumns) -> pa.Array:
     if (records.keys[1] < 0).all():
         return pa.nulls(len(records.offsets), pa.binary())
     return records.bytes_of(records.keys)
 
 
-def _topic(records: RecordColumns, span: FetchRange) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.repeat(pa.scalar(span.topic, pa.string()), len(records.offsets))
-
-
-def _partition(records: RecordColumns, span: FetchRange) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.repeat(pa.scalar(span.partition, pa.int32()), len(records.offsets))
-
-
-def _offset(records: RecordColumns, span: FetchRange) -> pa.Array:
-    import pyarrow as pa
-
-    del span
-    return pa.array(records.offsets, pa.int64())
-
-
-def _timestamp(records: RecordColumns, span: FetchRange) -> pa.Array:
-    import pyarrow as pa
-
-    del span
-    return pa.array(records.times * np.int64(1000), pa.int64()).view(pa.timestamp("us", "UTC"))
-
-
-def _headers(records: RecordColumns, span: FetchRange) -> pa.Array:
-    import pyarrow as pa
-
-    del span
+def _headers(records: RecordColumns) -> pa.Array:
     kind = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
     if not records.headers[1].any():
         return pa.nulls(len(records.offsets), kind)
@@ -104,13 +64,13 @@ def _headers(records: RecordColumns, span: FetchRange) -> pa.Array:
 
 
 _COLUMNS: dict[str, Callable[[RecordColumns, FetchRange], pa.Array]] = {
-    "value": _value,
-    "key": _key,
-    "topic": _topic,
-    "partition": _partition,
-    "offset": _offset,
-    "timestamp": _timestamp,
-    "headers": _headers,
+    "value": lambda records, _: records.bytes_of(records.values),
+    "key": lambda records, _: _keys(records),
+    "topic": lambda records, span: pa.repeat(pa.scalar(span.topic, pa.string()), len(records.offsets)),
+    "partition": lambda records, span: pa.repeat(pa.scalar(span.partition, pa.int32()), len(records.offsets)),
+    "offset": lambda records, _: pa.array(records.offsets, pa.int64()),
+    "timestamp": lambda records, _: pa.array(records.times * np.int64(1000)).view(pa.timestamp("us", "UTC")),
+    "headers": lambda records, _: _headers(records),
 }
 _FIRST = 1_000_000
 """Records of a batch, before it is known how quick the query is."""
@@ -149,7 +109,7 @@ class AdaptiveBatchSize:
             self.most = max(_LEAST, round(self.most * self._target / took))
 
 
-Step = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _LOOK = 1.0
 """Seconds after which topics and partitions that have come are looked for."""
 

@@ -1,10 +1,11 @@
 """A stream of Kinesis as Spark's Python Data Source API reads it: shards are partitions, sequence numbers offsets.
 
-Kinesis tells nobody how far a shard goes, so that the end of a batch is found only by reading. What was read for that
-goes to the tasks with their partitions, and is not asked for twice; only a batch that comes again is read again, by
+Kinesis does not report how far a shard goes, so that the end of a batch is found only by reading. What was read for
+that goes to the tasks with their partitions, and is not read twice; only a batch that is repeated is read again, by
 the tasks.
 
-Records of Kinesis as Arrow has them: on their way to a task, and as rows.
+- `KinesisStreamReader` decides what a batch reads, and reads it.
+- `packed_records`, `unpacked_records` and `row_blocks` have records in Arrow: on their way to a task, and as rows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -26,7 +29,6 @@ from millrace.clients.kinesis.shard_reader import MAX_RECORDS, Record, ShardRead
 from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 ROW_DDL = "value binary, key binary, stream string, shard string, sequence string, timestamp timestamp"
@@ -36,14 +38,13 @@ _ROWS = 65_536
 
 def packed_records(records: Sequence[Record]) -> bytes:
     """Records as bytes that travel."""
-    import pyarrow as pa
-
+    arrived = [record["ApproximateArrivalTimestamp"] for record in records]
     columns = {
-        "value": pa.array([one["Data"] for one in records], pa.binary()),
+        "value": pa.array([record["Data"] for record in records], pa.binary()),
         # A stream that spreads its records itself may have some without a key.
-        "key": pa.array([one.get("PartitionKey") for one in records], pa.string()).cast(pa.binary()),
-        "sequence": pa.array([one["SequenceNumber"] for one in records], pa.string()),
-        "timestamp": pa.array([one["ApproximateArrivalTimestamp"] for one in records], pa.timestamp("us", "UTC")),
+        "key": pa.array([record.get("PartitionKey") for record in records], pa.string()).cast(pa.binary()),
+        "sequence": pa.array([record["SequenceNumber"] for record in records], pa.string()),
+        "timestamp": pa.array(arrived, pa.timestamp("us", "UTC")),
     }
     batch = pa.RecordBatch.from_pydict(columns)
     sink = pa.BufferOutputStream()
@@ -55,33 +56,18 @@ def packed_records(records: Sequence[Record]) -> bytes:
 
 def unpacked_records(held: bytes) -> pa.Table:
     """The other way."""
-    import pyarrow as pa
-
     return pa.ipc.open_stream(held).read_all()
 
 
 def row_blocks(records: pa.Table, stream: str, shard: str) -> Iterator[pa.RecordBatch]:
     """Rows in the form of the DDL; records that were packed by the Kinesis Producer Library are taken apart."""
-    import pyarrow as pa
-
     for batch in _deaggregated(records).to_batches(_ROWS):
-        size = batch.num_rows
-        names = [pa.repeat(pa.scalar(one, pa.string()), size) for one in (stream, shard)]
-        columns = [
-            batch.column("value"),
-            batch.column("key"),
-            *names,
-            batch.column("sequence"),
-            batch.column("timestamp"),
-        ]
-        order = ["value", "key", "stream", "shard", "sequence", "timestamp"]
-        yield pa.RecordBatch.from_arrays(columns, names=order)
+        value, key, sequence, timestamp = batch.columns
+        place = [pa.repeat(pa.scalar(name, pa.string()), batch.num_rows) for name in (stream, shard)]
+        yield pa.RecordBatch.from_arrays([value, key, *place, sequence, timestamp], names=_NAMES)
 
 
 def _deaggregated(records: pa.Table) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     packed = pc.starts_with(records.column("value"), pattern=MAGIC)
     if not pc.any(packed).as_py():
         return records

@@ -174,7 +174,6 @@ def _newest(cluster: Cluster, topic: str, many: int) -> dict[tuple[str, int], in
     return {place: max(first[place], ends[place] - many) for place in first if place in ends}
 
 
-__all__ = ["KEPT", "RECORD_COLUMNS", "TailFilter", "catch_up", "follow", "newest"]
 _QUIET = 1.0
 """Seconds without a record after which there are no more."""
 

@@ -6,12 +6,10 @@ What a run with its state on a store must be like; what cannot be sound there is
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from millrace.atomic_files import write_whole
@@ -29,7 +27,6 @@ from millrace.settings import STATE
 
 PATIENCE = 5.0
 """Seconds to wait for the folder: the JVM of a run that was killed takes a moment to notice, and may still write."""
-_LOOK = 0.05
 _FILE = "pipeline.json"
 
 
@@ -46,7 +43,7 @@ class StateDir:
     ) -> None:
         """`at_rest` tells whether nothing of the run writes there any more when it ends."""
         self.folder = folder.absolute()
-        self._tenure = ObjectStoreLock(self.folder, tell) if isinstance(self.folder, StorePath) else None
+        self._store_lock = ObjectStoreLock(self.folder, tell) if isinstance(self.folder, StorePath) else None
         self._pipeline = pipeline
         self._patience = patience
         self._at_rest = at_rest
@@ -56,8 +53,8 @@ class StateDir:
 
     def __enter__(self) -> StateDir:
         try:
-            if self._tenure:
-                self._tenure.acquire()
+            if self._store_lock:
+                self._store_lock.acquire()
                 return self
             lock = FolderLock(self.folder)
         except OSError as error:
@@ -65,15 +62,12 @@ class StateDir:
             raise FileUnusable(
                 f"{self.folder} cannot be a state folder", why=why, hint="choose another --state"
             ) from None
-        deadline = time.monotonic() + self._patience
-        while not lock.try_acquire():
-            if time.monotonic() > deadline:
-                lock.release()
-                raise StateMismatch(
-                    f"another run uses the state folder {self.folder}",
-                    hint="stop it first; to run beside it, a pipeline needs another name in its file",
-                )
-            time.sleep(_LOOK)
+        if not lock.try_acquire(self._patience):
+            lock.release()
+            raise StateMismatch(
+                f"another run uses the state folder {self.folder}",
+                hint="stop it first; to run beside it, a pipeline needs another name in its file",
+            )
         self._lock = lock
         return self
 
@@ -87,36 +81,32 @@ class StateDir:
         """Tells this folder from a copy of it as well, which has the same id and a lock of its own."""
         return f"{self.id}-{sha256(str(self.folder.resolve()).encode()).hexdigest()[:8]}"
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._tenure:
-            self._tenure.release(over=kind is None and self._at_rest())
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._store_lock:
+            self._store_lock.release(over=kind is None and self._at_rest())
         if self._lock:
             self._lock.release()
 
     def check(self) -> None:
         """Raise if another run may use the folder by now; the lock of a disk cannot be lost."""
-        if self._tenure:
-            self._tenure.check()
+        if self._store_lock:
+            self._store_lock.check()
 
     def check_cached(self) -> None:
         """Raise if another run is known to use the folder; ask nobody."""
-        if self._tenure:
-            self._tenure.check_cached()
-
-    def unused(self, plan: Plan) -> list[str]:
-        """Queries that have a checkpoint here and are not in the plan, by name."""
-        return unused_checkpoints(self.folder, plan)
+        if self._store_lock:
+            self._store_lock.check_cached()
 
     def claim(self, plan: Plan, cluster_id: str | None = None) -> None:
         """Note what the checkpoints are for; raise when they are there already, and for something else."""
         known = known_of(self.folder, self._pipeline)
         queries = dict(known.get("queries", {}))
-        for query in (one for one in plan.queries if one.lasts):
-            self._claim(query, queries, cluster_id)
+        for query in plan.queries:
+            if query.lasts:
+                self._claim(query, queries, cluster_id)
         self.id = str(known.get("id") or uuid.uuid4().hex)
-        self._save({"name": self._pipeline.name, "id": self.id, "queries": queries})
+        content = {"name": self._pipeline.name, "id": self.id, "queries": queries}
+        write_whole(self.folder / _FILE, json.dumps(content, indent=1))
 
     def _claim(self, query: Query, queries: dict[str, Any], cluster_id: str | None) -> None:
         now = origins(self._pipeline, query, cluster_id)
@@ -130,9 +120,6 @@ class StateDir:
                 hint=f"choose another folder with --state, or remove {folder} to begin anew",
             )
         queries[query.name] = now
-
-    def _save(self, told: dict[str, Any]) -> None:
-        write_whole(self.folder / _FILE, json.dumps(told, indent=1))
 
 
 def nearby(folder: Path, pipeline: str) -> Path:
@@ -167,8 +154,8 @@ def known_of(folder: Path, pipeline: PipelineDef) -> dict[str, Any]:
 
 def unused_checkpoints(folder: Path, plan: Plan) -> list[str]:
     """Queries that have a checkpoint in a state folder and are not in the plan, by name."""
-    folders = (folder / CHECKPOINTS).glob("*")
-    return sorted({one.name for one in folders} - {query.name for query in plan.queries})
+    checkpoints = (folder / CHECKPOINTS).glob("*")
+    return sorted({checkpoint.name for checkpoint in checkpoints} - {query.name for query in plan.queries})
 
 
 def origins(pipeline: PipelineDef, query: Query, cluster_id: str | None) -> dict[str, list[str]]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from millrace.engine.session import shipping
 from millrace.engine.session.executors import RemoteExecutorSettings, equip_executors
-from millrace.engine.session.jvm import END_TIMEOUT_S, Jvm, OutputRouting, environment, silence_py4j
+from millrace.engine.session.jvm import END_TIMEOUT_S, Jvm, environment, silence_py4j
 from millrace.engine.session.scratch import Scratch
 from millrace.engine.session.spark_conf import is_local, merge_conf, spark_choices
 from millrace.errors import InvalidOption, SparkFailed
@@ -55,7 +55,6 @@ def open_session(
     log: Path | None = None,
     realtime: bool = False,
     module_folder: Path | None = None,
-    output: OutputRouting = OutputRouting(),  # noqa: B008 - frozen
     inherited_fds: Sequence[int] = (),
     preferred: Mapping[str, str] = MappingProxyType({}),
     jar_sets: Sequence[str] = (),
@@ -84,7 +83,7 @@ def open_session(
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(module_folder), os.environ.get("PYTHONPATH")]))
     warnings.filterwarnings("ignore", module="pyspark")  # about versions of packages, which the user cannot change
     with environment(conf["spark.master"], variables), keep_signal_handlers():
-        spark = _session(conf, log, output, inherited_fds)
+        spark = _session(conf, log, inherited_fds)
     if is_local(conf["spark.master"]):
         return spark
     try:
@@ -170,15 +169,13 @@ def with_packages(settings: Mapping[str, str]) -> dict[str, str]:
     return {**settings, "spark.archives": archives, **paths}
 
 
-def _session(
-    settings: Mapping[str, str], log: Path | None, output: OutputRouting, inherited_fds: Sequence[int]
-) -> SparkSession:
+def _session(settings: Mapping[str, str], log: Path | None, inherited_fds: Sequence[int]) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     if SparkContext._gateway is None:  # else this process has one, which we or the program around us have started
         scratch = Scratch(None if log is None else log.absolute().parent)
-        jvm = Jvm(settings, log, scratch, output, inherited_fds)
+        jvm = Jvm(settings, log, scratch, inherited_fds=inherited_fds)
         SparkContext._ensure_initialized(gateway=jvm.gateway)
         _opened.append(jvm)
     conf = SparkConf(loadDefaults=is_submitted())

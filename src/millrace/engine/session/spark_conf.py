@@ -372,21 +372,17 @@ _MIN_SIMILARITY = 0.9
 
 def conf_doubts(spark: SparkSession, given: Iterable[str]) -> list[str]:
     """Return a warning for each name that is almost that of a setting; empty if Spark's list cannot be read."""
-    try:
-        return _doubts(spark, given)
-    except Exception:  # a warning must not fail the run
-        _log.debug("the names of settings could not be looked up", exc_info=True)
-        return []
-
-
-def _doubts(spark: SparkSession, given: Iterable[str]) -> list[str]:
     doubtful = [key for key in given if key.startswith(LISTED) and not key.startswith(_NOT_LISTED)]
     if not doubtful:
         return []
-    entries = spark._jsparkSession.sessionState().conf().getAllDefinedConfs()
-    defined = {entries.apply(number)._1() for number in range(entries.size())}
-    registry = spark.sparkContext._gateway.jvm.org.apache.spark.internal.config.ConfigEntry
-    unknown = [key for key in doubtful if key not in defined and registry.findEntry(key) is None]
+    try:
+        entries = spark._jsparkSession.sessionState().conf().getAllDefinedConfs()
+        defined = {entries.apply(number)._1() for number in range(entries.size())}
+        registry = spark.sparkContext._gateway.jvm.org.apache.spark.internal.config.ConfigEntry
+        unknown = [key for key in doubtful if key not in defined and registry.findEntry(key) is None]
+    except Exception:  # a warning must not fail the run
+        _log.debug("the names of settings could not be looked up", exc_info=True)
+        return []
     return [
         f"Spark has no setting {key}, and may ignore it; did you mean {similar}?"
         for key in unknown

@@ -81,11 +81,13 @@ def _finish_batch(query: StreamingQuery, deadline: float) -> bool:
         if execution.try_lock(_OFFSETS_TIMEOUT_S):
             try:
                 if not _batch_runs_until(execution, deadline):
-                    execution.start_no_more_batches()
-                    break
-                if not execution.waits_for_lock():
+                    if not execution.plans_batch() or time.monotonic() >= deadline:
+                        execution.start_no_more_batches()
+                        break
+                elif not execution.waits_for_lock():
                     return False
-                # The batch is done, and waits for the lock to be committed.
+                # A batch waits for the lock, to be planned or committed. One that is planned after the state was set
+                # may be interrupted by Spark, so it becomes the last one in the next round.
             finally:
                 execution.unlock()
             time.sleep(_POLL_INTERVAL_S)

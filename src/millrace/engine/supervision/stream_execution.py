@@ -55,6 +55,10 @@ class StreamExecution:
         """Return whether the query waits for the lock, to plan or to commit a batch."""
         return bool(self._lock.hasQueuedThread(self._execution.queryExecutionThread()))
 
+    def plans_batch(self) -> bool:
+        """Return whether a trigger has begun whose batch waits for the lock to be planned."""
+        return bool(self._query.status["isTriggerActive"]) and self.waits_for_lock()
+
     def start_no_more_batches(self) -> None:
         """Let the running batch be the last one, without an interrupt and without waiting for its end."""
         self._execution.state().set(getattr(getattr(_jvm(), TERMINATED), "MODULE$"))
@@ -70,12 +74,18 @@ class StreamExecution:
 
     def is_stoppable(self) -> bool:
         """Return whether the query waits for its next trigger, or runs without batches."""
-        message = str(self._query.status["message"])
-        if message == NO_BATCHES_MESSAGE:
+        if self._query.status["message"] == NO_BATCHES_MESSAGE:
             return True
-        # The text may be a moment old, so the thread has to sleep as well.
-        thread = self._execution.queryExecutionThread()
-        return message.startswith(WAITING_MESSAGE) and str(thread.getState().toString()) == "TIMED_WAITING"
+        # Each answer may be a moment old. A thread that sleeps while the status says twice that no trigger is active
+        # sleeps between two triggers; a batch that has begun meanwhile shows in the second status.
+        return self._waits_for_trigger() and self._sleeps() and self._waits_for_trigger()
+
+    def _waits_for_trigger(self) -> bool:
+        status = self._query.status
+        return not status["isTriggerActive"] and status["message"].startswith(WAITING_MESSAGE)
+
+    def _sleeps(self) -> bool:
+        return str(self._execution.queryExecutionThread().getState().toString()) == "TIMED_WAITING"
 
     def has_committed_all(self) -> bool:
         """Return whether the newest batch in the offset log is also the newest in the commit log."""

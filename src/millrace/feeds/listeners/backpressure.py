@@ -2,7 +2,7 @@
 
 - `Receipt` brings the sink's result from its thread to the event loop.
 - `ByteBudget` bounds the bytes of all requests together.
-- `queued_batches` hands their batches to the feed.
+- `queued_batches` hands their batches to the feed; `refuse_queued` ends those that it has not taken.
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ def queued_batches(queue: SimpleQueue[Batch], stop: threading.Event) -> Iterator
 
     # Not a loop with a variable: it would keep the receipt alive after the sink has dropped it.
     yield from iter(take, None)
+
+
+def refuse_queued(queue: SimpleQueue[Batch]) -> None:
+    """Report to the requests whose batches the feed has not taken that it is stopping."""
+    while not queue.empty():
+        _, done = queue.get_nowait()
+        if done is not None:
+            done(FeedFailed("the feed is stopping"))
 
 
 class Receipt:

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from millrace.errors import FeedFailed, MillraceError
 from millrace.feeds.base.api import Batch
 from millrace.feeds.listeners import flume_protocol
-from millrace.feeds.listeners.backpressure import ByteBudget, Receipt, Verdict, settle
+from millrace.feeds.listeners.backpressure import ByteBudget, Receipt, Verdict, refuse_queued, settle
 from millrace.feeds.listeners.flume_protocol import (
     UNBUDGETED_BYTES,
     Conversation,
@@ -95,10 +95,7 @@ class FlumeServer:
         self._ready.set()
         await self._over.wait()
         server.close()
-        while not self.batches.empty():
-            _, done = self.batches.get_nowait()
-            if done is not None:
-                done(FeedFailed("the feed is stopping"))
+        refuse_queued(self.batches)
         for connection in self._connections - self._waiting.keys():
             connection.cancel()
         self._loop.call_later(STOP_TIMEOUT_S, self._give_up)

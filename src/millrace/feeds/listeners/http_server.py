@@ -24,7 +24,7 @@ from starlette.routing import Route
 from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed, RecordRefused
 from millrace.feeds.base.api import Batch
-from millrace.feeds.listeners.backpressure import ByteBudget, Receipt, Verdict, settle
+from millrace.feeds.listeners.backpressure import ByteBudget, Receipt, Verdict, refuse_queued, settle
 from millrace.feeds.listeners.json_payloads import Malformed, from_json, from_ndjson
 from millrace.units import format_bytes
 
@@ -95,10 +95,7 @@ class HttpListener:
         for limit in self._pending:
             with suppress(RuntimeError):  # it has just ended
                 limit.reschedule(asyncio.get_running_loop().time())
-        while not self.batches.empty():
-            _, done = self.batches.get_nowait()
-            if done is not None:
-                done(FeedFailed("the feed is stopping"))
+        refuse_queued(self.batches)
         asyncio.get_running_loop().call_later(STOP_TIMEOUT_S, self._give_up)
 
     def _give_up(self) -> None:

@@ -12,7 +12,6 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -84,9 +83,7 @@ class HttpClient:
     def __enter__(self) -> HttpClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def events(self, url: str, *, headers: Mapping[str, str] | None = None) -> Iterator[ServerSentEvent | None]:

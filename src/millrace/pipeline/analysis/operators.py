@@ -2,7 +2,7 @@
 
 - `StreamPlan` says whether a table is a stream, which columns carry a watermark, and which operators made it.
 - `Operator` is one operation on a stream, with its state and its location.
-- `join_operator` and `has_join_watermarks` are the rules for joins of streams.
+- `join_operator_kind` and `has_join_watermarks` are the rules for joins of streams.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ class StreamPlan:
     operators: tuple[Operator, ...] = ()
     opaque: bool = False
     """Whether there may be more operators than those that were found."""
+
+    @property
+    def watermarks_end_state(self) -> bool | None:
+        """Return whether there is a watermark that can remove state; None if that is not known."""
+        return None if self.watermark_columns is None else bool(self.watermark_columns)
 
     @property
     def aggregated(self) -> bool:
@@ -112,31 +117,20 @@ JOIN_KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class JoinOperator:
-    """The operator of a join: `join` of two streams, or `outer` if static rows would have to be kept."""
-
-    kind: str
-    what: str
-    bounded: bool | None = None
-
-
 def pyspark_join_kind(text: str) -> str | None:
     """Return the kind of a join for PySpark's `how`."""
     return JOIN_KINDS.get(text.lower().replace("_", "").replace(" ", ""))
 
 
-def join_operator(
-    kind: str, left: StreamPlan, right: StreamPlan, bounded: bool | None, what: str
-) -> JoinOperator | None:
-    """Return the operator of a join; None if it needs no state, or that is not known."""
+def join_operator_kind(kind: str, left: StreamPlan, right: StreamPlan) -> str | None:
+    """Return `join` for two streams, `outer` if static rows would have to be kept; None for others, or if unknown."""
     if left.streaming is None or right.streaming is None:
         return None
     if left.streaming and right.streaming:
-        return JoinOperator("join", what, bounded)
+        return "join"
     keeps_left, keeps_right = kind in ("left", "full", "semi", "anti"), kind in ("right", "full")
     if (right.streaming and keeps_left) or (left.streaming and keeps_right):
-        return JoinOperator("outer", what)
+        return "outer"
     return None
 
 

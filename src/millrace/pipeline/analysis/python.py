@@ -19,7 +19,7 @@ from millrace.pipeline.analysis.operators import (
     Operator,
     StreamPlan,
     WatermarkColumns,
-    join_operator,
+    join_operator_kind,
     merged_plan,
     pyspark_join_kind,
 )
@@ -73,7 +73,7 @@ _SAME = frozenset(
 
 def after_method(plan: StreamPlan, name: str, node: ast.Call) -> StreamPlan:
     """The rows that another method gives: what it does to the columns of event time."""
-    words = [_text(one) for one in node.args]
+    words = [_text(argument) for argument in node.args]
     if name == "withWatermark":
         return plan.watermarked((words[0] if words else None) or "")
     if name in _SAME:
@@ -92,15 +92,15 @@ def _kept(
     if name == "withColumn" and named and named[0]:
         return watermark_columns if named[0] not in watermark_columns else None
     if name == "withColumnRenamed" and len(named) == 2 and named[0] and named[1]:
-        return frozenset(named[1] if one == named[0] else one for one in watermark_columns)
+        return frozenset(named[1] if column == named[0] else column for column in watermark_columns)
     if name == "drop" and None not in named:
         return watermark_columns - set(named)
     if name == "select":
-        columns = [(event_of(one, watermark_columns), name_of(one)) for one in node.args]
+        columns = [(event_of(argument, watermark_columns), name_of(argument)) for argument in node.args]
         if any(word == "*" for word in words):
             return watermark_columns
-        if all(found is not None for found, _ in columns):
-            return frozenset(column for found, column in columns if found and column)
+        if all(carries is not None for carries, _ in columns):
+            return frozenset(column for carries, column in columns if carries and column)
     return None
 
 
@@ -146,13 +146,13 @@ def name_of(node: ast.expr) -> str | None:
 def ends_duplicates(plan: StreamPlan, node: ast.Call) -> bool | None:
     """Whether a watermark ends what a deduplication remembers: event time must be among its columns."""
     if not plan.watermark_columns:
-        return None if plan.watermark_columns is None else False
-    given = next((one.value for one in node.keywords if one.arg == "subset"), node.args[0] if node.args else None)
+        return plan.watermarks_end_state
+    given = _argument(node, 0, "subset")
     if given is None:
         return True
     if not isinstance(given, ast.List | ast.Tuple):
         return None
-    names = [_text(one) for one in given.elts]
+    names = [_text(element) for element in given.elts]
     if any(name and name.lower() in plan.watermark_columns for name in names):
         return True
     return None if None in names else False
@@ -165,12 +165,19 @@ def ends_join(left: StreamPlan, right: StreamPlan, node: ast.Call) -> bool | Non
     watermark_columns = left.watermark_columns | right.watermark_columns
     if not watermark_columns:
         return False
-    on = node.args[1] if len(node.args) > 1 else next((one.value for one in node.keywords if one.arg == "on"), None)
+    on = _argument(node, 1, "on")
     keys = list(on.elts) if isinstance(on, ast.List | ast.Tuple) else [on] if on is not None else []
     names = [_text(key) for key in keys if key is not None]
     if any(name and name.lower() in watermark_columns for name in names):
         return True
     return None if None in names else False
+
+
+def _argument(node: ast.Call, position: int, name: str) -> ast.expr | None:
+    """Return an argument of a call that is given by its position or by its name."""
+    if len(node.args) > position:
+        return node.args[position]
+    return next((keyword.value for keyword in node.keywords if keyword.arg == name), None)
 
 
 def _called(node: ast.Call) -> str:
@@ -206,7 +213,7 @@ def python_plan(table: TableDef, inputs: Mapping[str, StreamPlan]) -> StreamPlan
     names = [argument.arg for argument in (*tree.args.posonlyargs, *tree.args.args)]
     analysis = _Analysis(table, dict(zip(names, given.values(), strict=False)))
     analysis.run(tree.body)
-    rows = [one for one in analysis.returned if isinstance(one, StreamPlan)]
+    rows = [plan for plan in analysis.returned if isinstance(plan, StreamPlan)]
     if not rows or len(rows) < len(analysis.returned):
         return replace(merged_plan([*given.values(), *rows, *analysis.actions]), watermark_columns=None, opaque=True)
     made = merged_plan(rows)
@@ -244,27 +251,25 @@ class _Analysis:
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            for one, below in zip(target.elts, value.elts, strict=True):
-                self._assign(one, below)
+            for inner, below in zip(target.elts, value.elts, strict=True):
+                self._assign(inner, below)
         elif isinstance(target, ast.Name):
             self.known[target.id] = self._uncertain(self.frame(value))
 
-    def _uncertain(self, found: Any) -> Any:
-        if self.certain or not isinstance(found, StreamPlan):
-            return found
-        return replace(
-            found, opaque=True, watermark_columns=None if found.watermark_columns else found.watermark_columns
-        )
+    def _uncertain(self, rows: Any) -> Any:
+        if self.certain or not isinstance(rows, StreamPlan):
+            return rows
+        return replace(rows, opaque=True, watermark_columns=None if rows.watermark_columns else rows.watermark_columns)
 
     def frame(self, node: ast.expr) -> StreamPlan | Grouped | None:
         """The rows that an expression stands for, or None when it is something else."""
         if isinstance(node, ast.Name):
-            found: StreamPlan | Grouped | None = self.known.get(node.id)
-            return found
+            rows: StreamPlan | Grouped | None = self.known.get(node.id)
+            return rows
         if isinstance(node, ast.Attribute) and node.attr == "na":
             return self.frame(node.value)
         if isinstance(node, ast.IfExp):
-            both = [one for one in map(self.frame, (node.body, node.orelse)) if isinstance(one, StreamPlan)]
+            both = [plan for plan in map(self.frame, (node.body, node.orelse)) if isinstance(plan, StreamPlan)]
             return replace(merged_plan(both), opaque=True, watermark_columns=None) if both else None
         if not isinstance(node, ast.Call):
             return None
@@ -278,7 +283,7 @@ class _Analysis:
 
     def _helper(self, node: ast.Call) -> StreamPlan | None:
         """A function of the user's that is given rows: what comes out may be anything."""
-        given = [one for one in map(self.frame, node.args) if isinstance(one, StreamPlan)]
+        given = [plan for plan in map(self.frame, node.args) if isinstance(plan, StreamPlan)]
         return replace(merged_plan(given), watermark_columns=None, opaque=True) if given else None
 
     def operator(self, kind: str, node: ast.Call | ast.Attribute, what: str, **more: Any) -> Operator:
@@ -302,8 +307,7 @@ class _Analysis:
         if name in DEDUPLICATES:
             return plan.then(self.operator("deduplicate", node, what, bounded=ends_duplicates(plan, node)))
         if name == "dropDuplicatesWithinWatermark":
-            bounded = None if plan.watermark_columns is None else bool(plan.watermark_columns)
-            return plan.then(self.operator("within", node, what, bounded=bounded))
+            return plan.then(self.operator("within", node, what, bounded=plan.watermarks_end_state))
         if name == "agg":
             return plan.then(self.operator("aggregate", node, what, bounded=False)).with_watermark_columns(frozenset())
         if name in ("mapInPandas", "mapInArrow"):
@@ -325,14 +329,15 @@ class _Analysis:
         return hasattr(self.table.function.__globals__.get(node.id), "evalType")
 
     def _group(self, plan: StreamPlan, node: ast.Call, *, flat: bool) -> Grouped:
-        keys = [one for given in node.args for one in (given.elts if isinstance(given, ast.List) else [given])]
+        keys = [key for given in node.args for key in (given.elts if isinstance(given, ast.List) else [given])]
         session = any(name == "session_window" for _, name in _calls(node))
         if not plan.watermark_columns:
-            return Grouped(plan, None if plan.watermark_columns is None else False, plan.watermark_columns, session)
-        found = [(event_of(key, plan.watermark_columns), name_of(key)) for key in keys]
-        bounded = True if any(one for one, _ in found) else None if any(one is None for one, _ in found) else False
-        certain = flat and all(one is not None for one, _ in found)
-        watermark_columns = frozenset(name for one, name in found if one and name) if certain else None
+            return Grouped(plan, plan.watermarks_end_state, plan.watermark_columns, session)
+        carries = [event_of(key, plan.watermark_columns) for key in keys]
+        bounded = True if True in carries else None if None in carries else False
+        certain = flat and None not in carries
+        names = (name_of(key) for key, carried in zip(keys, carries, strict=True) if carried)
+        watermark_columns = frozenset(name for name in names if name) if certain else None
         return Grouped(plan, bounded, watermark_columns, session)
 
     def _grouped(self, on: Grouped, name: str, node: ast.Call) -> StreamPlan | Grouped | None:
@@ -343,44 +348,50 @@ class _Analysis:
             done = on.plan.then(self.operator("aggregate", node, what, bounded=on.bounded, session=on.session))
             return done.with_watermark_columns(on.watermark_columns)
         if name in STATES:
-            bounded = None if on.plan.watermark_columns is None else bool(on.plan.watermark_columns)
-            stateful = on.plan.then(self.operator("state", node, what, bounded=bounded))
+            stateful = on.plan.then(self.operator("state", node, what, bounded=on.plan.watermarks_end_state))
             return stateful.then(self.operator("python", node, what)).with_watermark_columns(None)
         if name in ("applyInPandas", "applyInArrow", "apply"):
             return on.plan.then(self.operator("python", node, what)).with_watermark_columns(frozenset())
         return replace(on.plan, watermark_columns=None, opaque=True)
 
-    def _join(self, plan: StreamPlan, name: str, node: ast.Call, what: str) -> StreamPlan:
+    def _other(self, node: ast.Call) -> StreamPlan:
+        """Return the plan of the rows that a method gets as its first argument."""
         other = self.frame(node.args[0]) if node.args else None
-        right = other if isinstance(other, StreamPlan) else UNKNOWN
+        return other if isinstance(other, StreamPlan) else UNKNOWN
+
+    def _join(self, plan: StreamPlan, name: str, node: ast.Call, what: str) -> StreamPlan:
+        right = self._other(node)
         kind = "cross" if name == "crossJoin" else _join_kind(node)
         both = merged_plan((plan, right))
         if kind is None:
             return replace(both, opaque=True)
-        added = join_operator(kind, plan, right, ends_join(plan, right, node), what)
-        return both.then(self.operator(added.kind, node, what, bounded=added.bounded, join=kind)) if added else both
+        operator_kind = join_operator_kind(kind, plan, right)
+        if operator_kind is None:
+            return both
+        bounded = ends_join(plan, right, node) if operator_kind == "join" else None
+        return both.then(self.operator(operator_kind, node, what, bounded=bounded, join=kind))
 
     def _set(self, plan: StreamPlan, kind: str, node: ast.Call, what: str) -> StreamPlan:
-        other = self.frame(node.args[0]) if node.args else None
-        right = other if isinstance(other, StreamPlan) else UNKNOWN
+        right = self._other(node)
         both = merged_plan((plan, right)).with_watermark_columns(plan.watermark_columns)
         if kind == "union" and {plan.streaming, right.streaming} == {True, False}:
             both = both.then(self.operator("mixed", node, what))
-        if kind == "except":
-            return both.then(self.operator(kind, node, what)) if right.streaming else both
+        if kind == "except" and not right.streaming:
+            return both
         return both.then(self.operator(kind, node, what))
 
 
 def _join_kind(node: ast.Call) -> str | None:
-    how = node.args[2] if len(node.args) > 2 else next((one.value for one in node.keywords if one.arg == "how"), None)
+    how = _argument(node, 2, "how")
     if how is None:
         return "inner"
-    return pyspark_join_kind(how.value) if isinstance(how, ast.Constant) and isinstance(how.value, str) else None
+    text = _text(how)
+    return None if text is None else pyspark_join_kind(text)
 
 
 def _calls(node: ast.Call) -> Iterator[tuple[ast.Call, str]]:
     """The calls inside the arguments of a call, with the last part of their names."""
     for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-        for one in ast.walk(argument):
-            if isinstance(one, ast.Call):
-                yield one, one.func.attr if isinstance(one.func, ast.Attribute) else getattr(one.func, "id", "")
+        for part in ast.walk(argument):
+            if isinstance(part, ast.Call):
+                yield part, _called(part)

@@ -18,12 +18,11 @@ from millrace.pipeline.analysis.operators import (
     JOIN_KINDS,
     STATIC,
     UNKNOWN,
-    JoinOperator,
     Operator,
     StreamPlan,
     WatermarkColumns,
     has_join_watermarks,
-    join_operator,
+    join_operator_kind,
     merged_plan,
 )
 from millrace.pipeline.model import TableDef
@@ -49,22 +48,22 @@ def join_kind(join: exp.Join) -> str:
     return JOIN_KINDS.get(kind if kind in ("semi", "anti", "cross") else side, "inner")
 
 
-def join_step(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> JoinOperator | None:
-    """What a join in SQL is, when it matters to a stream."""
-    return join_operator(kind, sides.left, sides.right, _bounded(kind, sides, join, where), f"{kind.upper()} JOIN")
-
-
 def _bounded(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> bool | None:
     """Whether a watermark ends the state: by an equal event time, or by a range between the event times."""
     if sides.left.watermark_columns is None or sides.right.watermark_columns is None:
         return None
-    conditions = [one for part in (join.args.get("on"), where) if part is not None for one in _conjuncts(part)]
+    conditions = [
+        condition for part in (join.args.get("on"), where) if part is not None for condition in _conjuncts(part)
+    ]
     for name in join.args.get("using") or ():
         if name.name.lower() in sides.left.watermark_columns | sides.right.watermark_columns:
             return True
-    if any(isinstance(one, exp.EQ) and (_of_left(one, sides) or _of_right(one, sides)) for one in conditions):
+    if any(
+        isinstance(condition, exp.EQ) and (_of_left(condition, sides) or _of_right(condition, sides))
+        for condition in conditions
+    ):
         return True
-    ranged = any(isinstance(one, _RANGES) and _spans(one, sides) for one in conditions)
+    ranged = any(isinstance(condition, _RANGES) and _spans(condition, sides) for condition in conditions)
     return ranged and has_join_watermarks(kind, sides.left, sides.right)
 
 
@@ -107,14 +106,7 @@ _AGGREGATES = frozenset(
 def own_expressions(node: exp.Select) -> Iterator[Any]:
     """The parts of a SELECT's own expressions, without those of the queries inside it."""
     for clause in _clauses(node):
-        yield from clause.walk(prune=lambda one: isinstance(one, exp.Query))
-
-
-def inner_queries(node: exp.Select) -> Iterator[Any]:
-    """The queries inside a SELECT's own expressions."""
-    for one in own_expressions(node):
-        if isinstance(one, exp.Query):
-            yield one
+        yield from clause.walk(prune=lambda part: isinstance(part, exp.Query))
 
 
 def _clauses(node: exp.Select) -> Iterator[Any]:
@@ -137,10 +129,8 @@ def is_aggregate(node: Any) -> bool:
     named = isinstance(node, exp.Anonymous) and node.name.lower() in _AGGREGATES
     if not (named or isinstance(node, exp.AggFunc)):
         return False
-    parent = node.parent
-    while isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
-        parent = parent.parent
-    return not (isinstance(parent, exp.Window) and any(one is node for one in parent.this.walk()))
+    parent = _whole(node).parent
+    return not (isinstance(parent, exp.Window) and any(part is node for part in parent.this.walk()))
 
 
 def grouping_keys(node: exp.Select) -> Iterator[Any]:
@@ -149,17 +139,17 @@ def grouping_keys(node: exp.Select) -> Iterator[Any]:
     if group is None:
         return
     if group.args.get("all"):
-        yield from (one for one in node.expressions if not any(map(is_aggregate, one.walk())))
-    nested = [one for key in ("rollup", "cube", "grouping_sets") for one in group.args.get(key) or ()]
-    for one in group.expressions:
-        if isinstance(one, exp.Literal) and not one.is_string and one.name.isdigit():
-            yield from node.expressions[int(one.name) - 1 : int(one.name)]
-        elif isinstance(one, exp.GroupingSets | exp.Rollup | exp.Cube):
-            nested.append(one)
+        yield from (expression for expression in node.expressions if not any(map(is_aggregate, expression.walk())))
+    nested = [key_part for key in ("rollup", "cube", "grouping_sets") for key_part in group.args.get(key) or ()]
+    for key_part in group.expressions:
+        if isinstance(key_part, exp.Literal) and not key_part.is_string and key_part.name.isdigit():
+            yield from node.expressions[int(key_part.name) - 1 : int(key_part.name)]
+        elif isinstance(key_part, exp.GroupingSets | exp.Rollup | exp.Cube):
+            nested.append(key_part)
         else:
-            yield one
-    for one in nested:
-        yield from one.find_all(exp.Column, exp.Anonymous)
+            yield key_part
+    for key_part in nested:
+        yield from key_part.find_all(exp.Column, exp.Anonymous)
 
 
 def unknown_function(node: Any) -> str | None:
@@ -176,37 +166,32 @@ def expression_text(node: Any) -> str:
 
 def grouped_by(node: exp.Select) -> tuple[str, ...] | None:
     """What a SELECT groups by; None when a name may be a column or another expression's alias."""
-    found = []
+    texts = []
     for key in grouping_keys(node):
         named = _named(node, key)
         if named is not None and expression_text(named) != expression_text(key):
             return None
-        found.append(expression_text(key))
-    return tuple(dict.fromkeys(found))
+        texts.append(expression_text(key))
+    return tuple(dict.fromkeys(texts))
 
 
 def selected_aggregates(node: exp.Select) -> tuple[str, ...]:
     """The aggregates of a SELECT in the order in which they are written, which is that of its state."""
     parts = [*node.expressions, *filter(None, (node.args.get("having"), node.args.get("order")))]
-    found = [
-        expression_text(_whole(one))
-        for part in parts
-        for one in part.find_all(exp.Func, bfs=False)
-        if is_aggregate(one)
-    ]
-    return tuple(dict.fromkeys(found))
+    aggregates = (call for part in parts for call in part.find_all(exp.Func, bfs=False) if is_aggregate(call))
+    return tuple(dict.fromkeys(expression_text(_whole(aggregate)) for aggregate in aggregates))
 
 
 def distinct_columns(node: exp.Select) -> tuple[str, ...] | None:
     """The columns of a SELECT DISTINCT; None for those of a star."""
-    return None if node.is_star else tuple(expression_text(one) for one in node.expressions)
+    return None if node.is_star else tuple(expression_text(expression) for expression in node.expressions)
 
 
 def join_condition(join: exp.Join) -> tuple[str, ...]:
     """What a join joins by, without regard to order."""
     on = join.args.get("on")
-    parts = list(on.flatten()) if isinstance(on, exp.And) else [on] if on is not None else []
-    using = [one.name.lower() for one in join.args.get("using") or ()]
+    parts = _conjuncts(on) if on is not None else []
+    using = [column.name.lower() for column in join.args.get("using") or ()]
     return tuple(sorted([*(expression_text(part) for part in parts), *using]))
 
 
@@ -214,8 +199,8 @@ def _named(node: exp.Select, key: Any) -> Any:
     """The expression whose alias a key is written as."""
     if not isinstance(key, exp.Column) or key.table:
         return None
-    found = (one for one in node.expressions if isinstance(one, exp.Alias) and one.alias.lower() == key.name.lower())
-    return next(found, None)
+    aliases = (expression for expression in node.expressions if isinstance(expression, exp.Alias))
+    return next((alias for alias in aliases if alias.alias.lower() == key.name.lower()), None)
 
 
 def _whole(node: Any) -> Any:
@@ -270,10 +255,10 @@ class _Analysis:
 
     def place(self, node: Any) -> SourceLocation:
         """The line of the user's file where a part of the SQL stands."""
-        for one in node.walk():
-            if "line" in one.meta:
-                length = one.meta.get("end", 0) - one.meta.get("start", 0)
-                return self.table.sql_line(one.meta["line"], max(one.meta.get("col", 1) - length, 1))
+        for part in node.walk():
+            if "line" in part.meta:
+                length = part.meta.get("end", 0) - part.meta.get("start", 0)
+                return self.table.sql_line(part.meta["line"], max(part.meta.get("col", 1) - length, 1))
         return self.table.sql_line(1)
 
     def operator(self, kind: str, what: str, node: Any, **more: Any) -> Operator:
@@ -282,25 +267,21 @@ class _Analysis:
     def _select(self, node: exp.Select) -> StreamPlan:
         origin = self._from(node)
         plan = self._subqueries(node, origin.plan)
-        aggregated = is_grouped(node)
-        for one in own_expressions(node):
-            plan = self._operation(one, plan)
-        if aggregated:
+        for expression in own_expressions(node):
+            plan = self._operation(expression, plan)
+        if is_grouped(node):
             bounded, session = self._grouping(node, origin)
             at = node.args.get("group") or node.expressions[0]
             what = "GROUP BY" if node.args.get("group") else "the aggregation"
-            kept = {"keys": grouped_by(node), "values": selected_aggregates(node)}
+            kept: dict[str, Any] = {"keys": grouped_by(node), "values": selected_aggregates(node)}
             plan = plan.then(self.operator("aggregate", what, at, bounded=bounded, session=session, **kept))
-        for one in node.find_all(exp.Window):
-            if one.find_ancestor(exp.Select) is node:
-                plan = plan.then(self.operator("over", "OVER", one))
+        for window in node.find_all(exp.Window):
+            if window.find_ancestor(exp.Select) is node:
+                plan = plan.then(self.operator("over", "OVER", window))
         plan = plan.with_watermark_columns(self._carried(node, origin))
         if node.args.get("distinct"):
-            bounded = None if plan.watermark_columns is None else bool(plan.watermark_columns)
-            kept = {"keys": distinct_columns(node), "values": ()}
-            plan = plan.then(
-                self.operator("aggregate", "SELECT DISTINCT", node.expressions[0], bounded=bounded, **kept)
-            )
+            kept = {"keys": distinct_columns(node), "values": (), "bounded": plan.watermarks_end_state}
+            plan = plan.then(self.operator("aggregate", "SELECT DISTINCT", node.expressions[0], **kept))
         return self._end(node, plan)
 
     def _operation(self, node: Any, plan: StreamPlan) -> StreamPlan:
@@ -329,34 +310,32 @@ class _Analysis:
         start = node.args.get("from_")
         if start is None:
             return _From()
-        found = _From(self._relation(start.this))
-        found.named[start.this.alias_or_name.lower()] = found.plan
+        origin = _From(self._relation(start.this))
+        origin.named[start.this.alias_or_name.lower()] = origin.plan
         for join in node.args.get("joins") or ():
-            self._join(found, join, node)
+            self._join(origin, join, node)
         for lateral in node.args.get("laterals") or ():
-            found.plan = found.plan.then(self.operator("explode", "LATERAL VIEW", lateral))
-        return found
+            origin.plan = origin.plan.then(self.operator("explode", "LATERAL VIEW", lateral))
+        return origin
 
-    def _join(self, found: _From, join: exp.Join, node: exp.Select) -> None:
+    def _join(self, origin: _From, join: exp.Join, node: exp.Select) -> None:
         if isinstance(join.this, exp.Lateral | exp.Unnest) or not join.this.alias_or_name:
             inner = join.this.find(exp.Query)
             if inner is not None and self.query(inner).streaming:
-                found.plan = found.plan.then(self.operator("subquery", "LATERAL", join.this))
-            found.plan = found.plan.then(self.operator("explode", "LATERAL", join.this))
+                origin.plan = origin.plan.then(self.operator("subquery", "LATERAL", join.this))
+            origin.plan = origin.plan.then(self.operator("explode", "LATERAL", join.this))
             return
         right = self._relation(join.this)
-        sides = JoinSides(found.plan, right, dict(found.named), join.this.alias_or_name.lower())
+        sides = JoinSides(origin.plan, right, dict(origin.named), join.this.alias_or_name.lower())
         kind = join_kind(join)
         where = node.args.get("where") if kind in ("inner", "cross") else None
-        made = merged_plan((found.plan, right))
-        added = join_step(kind, sides, join, where)
-        if added:
-            operator = self.operator(
-                added.kind, added.what, join, bounded=added.bounded, join=kind, keys=join_condition(join)
-            )
-            made = made.then(operator)
-        found.plan = made
-        found.named[sides.name] = right
+        operator_kind = join_operator_kind(kind, origin.plan, right)
+        origin.plan = merged_plan((origin.plan, right))
+        if operator_kind:
+            bounded = _bounded(kind, sides, join, where) if operator_kind == "join" else None
+            more: dict[str, Any] = {"bounded": bounded, "join": kind, "keys": join_condition(join)}
+            origin.plan = origin.plan.then(self.operator(operator_kind, f"{kind.upper()} JOIN", join, **more))
+        origin.named[sides.name] = right
 
     def _relation(self, node: Any) -> StreamPlan:
         plan = self._rows(node)
@@ -381,18 +360,15 @@ class _Analysis:
 
     def _combined(self, node: exp.SetOperation) -> StreamPlan:
         left, right = self.query(node.this), self.query(node.expression)
-        both = merged_plan((left, right))
-        both = both.with_watermark_columns(
-            left.watermark_columns
-        )  # the columns are the left side's, and so is what they carry
+        # The columns are the left side's, and so is what they carry.
+        both = merged_plan((left, right)).with_watermark_columns(left.watermark_columns)
         at = node.expression
         if isinstance(node, exp.Union):
             if {left.streaming, right.streaming} == {True, False}:
                 both = both.then(self.operator("mixed", "UNION", at))
             both = both.then(self.operator("union", "UNION", at))
             if node.args.get("distinct"):
-                bounded = None if both.watermark_columns is None else bool(both.watermark_columns)
-                both = both.then(self.operator("aggregate", "UNION", at, bounded=bounded))
+                both = both.then(self.operator("aggregate", "UNION", at, bounded=both.watermarks_end_state))
         elif isinstance(node, exp.Intersect):
             both = both.then(self.operator("intersect", "INTERSECT", at))
         elif right.streaming is not False:
@@ -400,36 +376,34 @@ class _Analysis:
         return both
 
     def _subqueries(self, node: exp.Select, plan: StreamPlan) -> StreamPlan:
-        for one in inner_queries(node):
-            inner = self.query(one)
-            if inner.streaming:
-                plan = replace(plan, streaming=True).then(self.operator("subquery", "a subquery", one))
+        for expression in own_expressions(node):
+            if isinstance(expression, exp.Query) and self.query(expression).streaming:
+                plan = replace(plan, streaming=True).then(self.operator("subquery", "a subquery", expression))
         return plan
 
     def _grouping(self, node: exp.Select, origin: _From) -> tuple[bool | None, bool]:
         """Whether the groups end by a watermark, and whether they are sessions."""
-        grouped = list(grouping_keys(node))
-        found = [self._event(key, origin, node) for key in grouped]
-        session = any(unknown_function(one) == "session_window" for key in grouped for one in key.walk())
-        bounded = True if True in found else None if None in found else False
-        return bounded, session
+        keys = list(grouping_keys(node))
+        carries = [self._event(key, origin, node) for key in keys]
+        session = any(unknown_function(part) == "session_window" for key in keys for part in key.walk())
+        return True if True in carries else None if None in carries else False, session
 
     def _carried(self, node: exp.Select, origin: _From) -> WatermarkColumns:
         """The event-time columns of what a SELECT gives."""
         names: set[str] = set()
-        for one in node.expressions:
-            if one.is_star:
-                of = getattr(one, "table", "")
+        for expression in node.expressions:
+            if expression.is_star:
+                of = getattr(expression, "table", "")
                 plan = origin.named.get(of.lower(), UNKNOWN) if of else origin.plan
                 if plan.watermark_columns is None:
                     return None
                 names |= plan.watermark_columns
                 continue
-            carries = self._event(one, origin)
+            carries = self._event(expression, origin)
             if carries is None:
                 return None
             if carries:
-                names.add((one.alias_or_name or unknown_function(one) or "").lower())
+                names.add((expression.alias_or_name or unknown_function(expression) or "").lower())
         return frozenset(names)
 
     def _event(self, node: Any, origin: _From, select: exp.Select | None = None) -> bool | None:
@@ -454,7 +428,7 @@ class _Analysis:
             return None
         if node.name.lower() in plan.watermark_columns:
             return True
-        for one in select.expressions if select and not node.table else ():
-            if isinstance(one, exp.Alias) and one.alias.lower() == node.name.lower():
-                return self._event(one.this, origin)
+        for expression in select.expressions if select and not node.table else ():
+            if isinstance(expression, exp.Alias) and expression.alias.lower() == node.name.lower():
+                return self._event(expression.this, origin)
         return False

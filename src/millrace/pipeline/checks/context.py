@@ -66,8 +66,7 @@ class CheckContext:
     def __init__(self, pipeline: PipelineDef, connectors: Connectors) -> None:
         self.pipeline = pipeline
         self._connectors = connectors
-        self._source_facts: dict[int, Facts] = {}
-        self._sink_facts: dict[int, Facts] = {}
+        self._facts: dict[int, Facts] = {}
 
     @cached_property
     def plans(self) -> dict[str, StreamPlan]:
@@ -92,18 +91,18 @@ class CheckContext:
 
     def source_facts(self, source: SourceDef) -> Facts:
         """Return the facts about a source; none if a part of its definition could not be read."""
-        if id(source) not in self._source_facts:
+        if id(source) not in self._facts:
             readable = source.connection.readable
             facts = self._connectors.source(source.connection, source.static) if readable else Facts()
-            self._source_facts[id(source)] = facts
-        return self._source_facts[id(source)]
+            self._facts[id(source)] = facts
+        return self._facts[id(source)]
 
     def sink_facts(self, sink: SinkDef) -> Facts:
         """Return the facts about a sink."""
-        if id(sink) not in self._sink_facts:
+        if id(sink) not in self._facts:
             readable = sink.connection.readable
-            self._sink_facts[id(sink)] = self._connectors.sink(sink.connection, sink.table) if readable else Facts()
-        return self._sink_facts[id(sink)]
+            self._facts[id(sink)] = self._connectors.sink(sink.connection, sink.table) if readable else Facts()
+        return self._facts[id(sink)]
 
     def trigger(self, sink: SinkDef) -> Trigger:
         """Return a sink's own trigger, else the pipeline's."""

@@ -18,11 +18,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from millrace.errors import FileUnusable, InputError, InvalidDefinition, Problem, SourceLocation, did_you_mean
-from millrace.limited_files import read_start
+from millrace.errors import InputError, InvalidDefinition, Problem, SourceLocation, did_you_mean
 from millrace.pipeline import model
 from millrace.pipeline.loading.python import read_by
-from millrace.pipeline.loading.yaml_document import LARGEST, Fields, Items, Node, Scalar, read_document
+from millrace.pipeline.loading.yaml_document import Fields, FieldsByName, Items, Node, Scalar, read_document_file
 from millrace.pipeline.loading.yaml_values import Values
 from millrace.pipeline.panels import KINDS
 from millrace.pipeline.sql import blank_lines, tidy
@@ -51,12 +50,8 @@ def read_yaml(
     `connectors` are names that are known to be connectors. Where none of them is a key of a source or sink, its first
     key that is no general word is taken for the connector.
     """
-    try:
-        data = read_start(path, LARGEST + 1)  # one more says that it is too large
-    except OSError as error:
-        raise FileUnusable(f"cannot read {path}", why=error.strerror) from None
     problems: list[Problem] = []
-    root = read_document(data, str(path), problems)
+    root = read_document_file(path, problems)
     if root is None:
         if not problems:
             problems.append(
@@ -126,7 +121,7 @@ class _Form:
         query = tidy(text)
         return model.TableDef(key.text, read_by(query), query, None, watermark, key.place, begins, node.marks)
 
-    def _sink(self, node: Node, fields: dict[str, tuple[Scalar, Node]]) -> model.SinkDef:
+    def _sink(self, node: Node, fields: FieldsByName) -> model.SinkDef:
         place = node.place
         connection = self._connection(fields, place, ("from", "mode", "trigger"), "the sink")
         mode = "append"
@@ -134,7 +129,7 @@ class _Form:
             mode = self._values.text(fields["mode"][1], "mode") or ""
         return model.SinkDef(self._from(node, fields, "a sink"), connection, mode, self._trigger(fields), place)
 
-    def _panel(self, node: Node, fields: dict[str, tuple[Scalar, Node]]) -> model.Panel:
+    def _panel(self, node: Node, fields: FieldsByName) -> model.Panel:
         kinds = [name for name in fields if name != "from"]
         kind = next((name for name in kinds if name in model.PANELS), kinds[0] if kinds else "")
         table = self._from(node, fields, "a panel")
@@ -154,7 +149,7 @@ class _Form:
         places = {name.text: name.place for name, _ in options.pairs} if isinstance(options, Fields) else {}
         return model.Panel(table, kind, model.freeze(given), key.place, places)
 
-    def _refuse_beside(self, fields: dict[str, tuple[Scalar, Node]], kind: str) -> None:
+    def _refuse_beside(self, fields: FieldsByName, kind: str) -> None:
         """What stands beside a panel's kind, and belongs into it or into a panel of its own."""
         inside = KINDS[kind].options if kind in KINDS else ()
         for name, (key, _) in fields.items():
@@ -168,7 +163,7 @@ class _Form:
             self._problems.append(Problem("key.unknown", f"a panel has no {name!r}", key.place, hint))
 
     def _connection(
-        self, fields: dict[str, tuple[Scalar, Node]], place: SourceLocation, general: tuple[str, ...], what: str
+        self, fields: FieldsByName, place: SourceLocation, general: tuple[str, ...], what: str
     ) -> model.Connection:
         chosen = self._connector(list(fields))
         if chosen is None:
@@ -199,7 +194,7 @@ class _Form:
         known = [key for key in others if key in self._connectors or key.endswith(".py")]
         return next(iter(known or others), None)
 
-    def _watermark(self, fields: dict[str, tuple[Scalar, Node]]) -> model.Watermark | None:
+    def _watermark(self, fields: FieldsByName) -> model.Watermark | None:
         if "watermark" not in fields:
             return None
         node = fields["watermark"][1]
@@ -216,7 +211,7 @@ class _Form:
             self._problems.append(Problem("watermark.invalid", said, node.place, error.hint))
             return _UNKNOWN_WATERMARK
 
-    def _trigger(self, fields: dict[str, tuple[Scalar, Node]]) -> model.Trigger | None:
+    def _trigger(self, fields: FieldsByName) -> model.Trigger | None:
         if "trigger" not in fields:
             return None
         node = fields["trigger"][1]
@@ -227,20 +222,20 @@ class _Form:
             self._problems.append(Problem("trigger.invalid", error.message, node.place, error.hint))
             return None
 
-    def _from(self, node: Node, fields: dict[str, tuple[Scalar, Node]], what: str) -> str:
+    def _from(self, node: Node, fields: FieldsByName, what: str) -> str:
         if "from" in fields:
             return self._values.text(fields["from"][1], "from") or ""
         self._problems.append(Problem("key.missing", f"{what} says what it takes", node.place, "add from: TABLE"))
         return ""
 
-    def _named(self, fields: dict[str, tuple[Scalar, Node]], key: str) -> list[tuple[Scalar, Node]]:
+    def _named(self, fields: FieldsByName, key: str) -> list[tuple[Scalar, Node]]:
         """The pairs of a mapping of names; an empty value is none of them."""
         if key not in fields or _is_empty(fields[key][1]):
             return []
         found = self._fields(fields[key][1], key, hint="write each under its name")
         return list(found.values()) if found else []
 
-    def _listed(self, fields: dict[str, tuple[Scalar, Node]], key: str) -> list[tuple[Node, Any]]:
+    def _listed(self, fields: FieldsByName, key: str) -> list[tuple[Node, Any]]:
         """The mappings of a list."""
         if key not in fields or _is_empty(fields[key][1]):
             return []
@@ -250,13 +245,13 @@ class _Form:
             return []
         return [(one, self._fields(one, f"each of {key}", hint="write {from: …}") or {}) for one in node.nodes]
 
-    def _fields(self, node: Node, what: str, hint: str) -> dict[str, tuple[Scalar, Node]] | None:
+    def _fields(self, node: Node, what: str, hint: str) -> FieldsByName | None:
         if isinstance(node, Fields):
-            return {key.text: (key, value) for key, value in node.pairs}
+            return node.by_name
         self._values.wrong(node, what, "a mapping", hint)
         return None
 
-    def _refuse_unknown(self, fields: dict[str, tuple[Scalar, Node]], known: tuple[str, ...], what: str) -> None:
+    def _refuse_unknown(self, fields: FieldsByName, known: tuple[str, ...], what: str) -> None:
         for name, (key, _) in fields.items():
             if name not in known and not name.startswith("x-"):  # x-…: a place for what others refer to by *alias
                 hint = did_you_mean(name, known)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from millrace.errors import Problem, SourceLocation
-from millrace.limited_files import DEFINITION_BYTES
+from millrace.errors import FileUnusable, Problem, SourceLocation
+from millrace.limited_files import DEFINITION_BYTES, read_start
 
 LARGEST = DEFINITION_BYTES
 DEEPEST = 30
@@ -54,8 +55,14 @@ class Fields:
     pairs: tuple[tuple[Scalar, Node], ...]
     place: SourceLocation
 
+    @property
+    def by_name(self) -> FieldsByName:
+        """The keys and values, by the text of the key."""
+        return {key.text: (key, value) for key, value in self.pairs}
+
 
 Node = Scalar | Items | Fields
+FieldsByName = dict[str, tuple[Scalar, Node]]
 
 
 class UnreadableDocument(Exception):
@@ -64,6 +71,15 @@ class UnreadableDocument(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
         self.problem = problem
+
+
+def read_document_file(path: Path, problems: list[Problem]) -> Node | None:
+    """The tree of a file, as `read_document` makes it; raises FileUnusable when the file cannot be read."""
+    try:
+        data = read_start(path, LARGEST + 1)  # one more says that it is too large
+    except OSError as error:
+        raise FileUnusable(f"cannot read {path}", why=error.strerror) from None
+    return read_document(data, str(path), problems)
 
 
 def read_document(data: bytes, file: str, problems: list[Problem]) -> Node | None:
@@ -181,8 +197,8 @@ class _Composer:
         place = self._place(closed.start)
         if not isinstance(closed.start, yaml.MappingStartEvent):
             return Items(tuple(closed.nodes), place)
-        own: dict[str, tuple[Scalar, Node]] = {}
-        merged: dict[str, tuple[Scalar, Node]] = {}
+        own: FieldsByName = {}
+        merged: FieldsByName = {}
         for key, value in zip(closed.nodes[::2], closed.nodes[1::2], strict=True):
             if not isinstance(key, Scalar):
                 self.problems.append(Problem("file.syntax", "a key must be a word", key.place, "quote { and ["))
@@ -196,12 +212,12 @@ class _Composer:
                 own[key.text] = (key, value)
         return Fields(tuple({**merged, **own}.values()), place)
 
-    def _merged(self, value: Node) -> dict[str, tuple[Scalar, Node]]:
+    def _merged(self, value: Node) -> FieldsByName:
         parts = value.nodes if isinstance(value, Items) else (value,)
-        if not all(isinstance(part, Fields) for part in parts):
-            self.problems.append(Problem("value.type", "<< takes a mapping, as <<: *name", value.place))
         fields = [part for part in reversed(parts) if isinstance(part, Fields)]
-        return {key.text: (key, one) for part in fields for key, one in part.pairs}
+        if len(fields) < len(parts):
+            self.problems.append(Problem("value.type", "<< takes a mapping, as <<: *name", value.place))
+        return {name: pair for part in fields for name, pair in part.by_name.items()}
 
     def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
         if event.tag not in (None, "!", _TEXT):
