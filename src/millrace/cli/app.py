@@ -2,7 +2,8 @@
 
 - `App` is a Typer application. A command's parameter whose type is an `OptionGroup` stands for the options that are
   the group's fields, so that options which several commands share are defined once.
-- `option` declares an option in a panel of the help; the names of the panels are here.
+- A `Panel` of the help declares its options: as the default of a parameter or, if several commands share it or its
+  type is mutable, in `Annotated`.
 - `renamed_option` keeps the former name of an option for one release.
 - Help shows no Python types: a metavar says what a value is.
 """
@@ -10,33 +11,54 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import fields
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import OptionInfo
 
 from millrace.cli.output import print_line
 from millrace.errors import deprecation_notice
+from millrace.settings import Setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-RUN_PANEL = "What to run"
-RECORDS_PANEL = "Which records"
-SPARK_PANEL = "Spark"
-KAFKA_PANEL = "Kafka"
-CASSANDRA_PANEL = "Cassandra"
-STATE_PANEL = "State and recovery"
-DASHBOARD_PANEL = "Dashboard and alerts"
-OUTPUT_PANEL = "Output"
-SERVICE_PANEL = "Service"
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel of the help. Its options are named after their parameters unless `names` has other names."""
+
+    title: str
+
+    def option(
+        self, help_: str, metavar: str | None = None, *, names: str = "", default: Any = None, **more: Any
+    ) -> Any:
+        """Return the declaration of an option."""
+        return typer.Option(default, *names.split(), rich_help_panel=self.title, help=help_, metavar=metavar, **more)
+
+    def flag(self, help_: str, *, names: str = "", default: bool = False, **more: Any) -> Any:
+        """Return the declaration of an option without a value."""
+        return self.option(help_, names=names, default=default, **more)
+
+    def setting(self, setting: Setting[Any], metavar: str) -> Any:
+        """Return the declaration of the option of a setting; its text is given to `Setting.value`."""
+        default = setting.shown_default or str(setting.default)
+        return self.option(f"{setting.help} (env {setting.variable})", metavar, show_default=default)
+
+
+RUN_PANEL = Panel("What to run")
+RECORDS_PANEL = Panel("Which records")
+SPARK_PANEL = Panel("Spark")
+KAFKA_PANEL = Panel("Kafka")
+CASSANDRA_PANEL = Panel("Cassandra")
+STATE_PANEL = Panel("State and recovery")
+DASHBOARD_PANEL = Panel("Dashboard and alerts")
+OUTPUT_PANEL = Panel("Output")
+SERVICE_PANEL = Panel("Service")
 _HELP_PANEL = "Help"
-
-
-def option(names: str, panel: str, help_: str, metavar: str | None = None, **settings: Any) -> Any:
-    """Return an option of a command, shown in a panel of the help; `names` are separated by spaces."""
-    return typer.Option(*names.split(), rich_help_panel=panel, help=help_, metavar=metavar, **settings)
 
 
 def renamed_option(old: str, new: str) -> Any:
@@ -47,7 +69,7 @@ def renamed_option(old: str, new: str) -> Any:
             print_line(deprecation_notice(old, new))
         return value
 
-    return typer.Option(old, hidden=True, callback=notice)
+    return typer.Option(None, old, hidden=True, callback=notice)
 
 
 class OptionGroup:
@@ -56,32 +78,40 @@ class OptionGroup:
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that takes the fields of a command's option groups as parameters, and calls the command."""
-    parameters = list(inspect.signature(command, eval_str=True).parameters.values())
-    groups = {one.name: one.annotation for one in parameters if _is_group(one.annotation)}
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        kind = parameter.annotation
+        if isinstance(kind, type) and issubclass(kind, OptionGroup):
+            groups[parameter.name] = kind
+            hints = get_type_hints(kind, include_extras=True)
+            parameters += [
+                declared(field.name, hints[field.name], field.default) for field in fields(groups[parameter.name])
+            ]
+        else:
+            parameters.append(declared(parameter.name, kind, parameter.default))
 
     def flat(**given: Any) -> Any:
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         return command(**given)
 
-    expanded = [each for one in parameters for each in (_expanded(groups[one.name]) if one.name in groups else [one])]
-    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in expanded]
     flat.__name__, flat.__doc__ = command.__name__, command.__doc__
-    flat.__annotations__ = {one.name: one.annotation for one in keywords}
-    flat.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return flat
 
 
-def _is_group(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, OptionGroup)
-
-
-def _expanded(group: Any) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    for field in fields(group):
-        yield inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
+def declared(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """Return a parameter with its declaration, which may be in `Annotated`, as its default."""
+    if get_origin(annotation) is Annotated:
+        annotation, declaration = get_args(annotation)
+        value = ... if default is inspect.Parameter.empty else default
+        default = copy(declaration)
+        default.default = value
+    if isinstance(default, OptionInfo) and not default.param_decls:
+        default.param_decls = (f"--{name.strip('_').replace('_', '-')}",)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 class _PlainHelp:

@@ -2,7 +2,6 @@
 
 - `KafkaOptions` chooses a cluster; `SparkOptions` the master and Spark's settings.
 - `State` and `state_folder` name the state directory of a pipeline.
-- `setting_option` makes the option of a setting, with its environment variable.
 - `pairs` and `confirm` read `KEY=VALUE` options and ask before data is deleted.
 """
 
@@ -12,44 +11,36 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.app import KAFKA_PANEL, OUTPUT_PANEL, SPARK_PANEL, STATE_PANEL, OptionGroup, option, renamed_option
+from millrace.cli.app import KAFKA_PANEL, OUTPUT_PANEL, SPARK_PANEL, STATE_PANEL, OptionGroup, renamed_option
 from millrace.cli.output import print_line
 from millrace.errors import InvalidOption, NoCluster
 from millrace.object_stores import StorePath, state_path
-from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, Setting
+from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
     from millrace.pipeline.model import PipelineDef
 
 
-def setting_option(setting: Setting[Any], metavar: str, flag: str | None = None, *, panel: str) -> Any:
-    """Return the command-line option of a setting; its text is given to `Setting.value`."""
-    default = setting.shown_default or str(setting.default)
-    help_ = f"{setting.help} (env {setting.variable})"
-    return option(flag or setting.flag, panel, help_, metavar, show_default=default)
-
-
-KafkaAddress = Annotated[str | None, setting_option(KAFKA, "HOST:PORT", panel=KAFKA_PANEL)]
-KafkaConfig = Annotated[str | None, setting_option(KAFKA_CONFIG, "FILE", panel=KAFKA_PANEL)]
-DataFolder = Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data", panel=KAFKA_PANEL)]
-AsJson = Annotated[bool, option("--json", OUTPUT_PANEL, "Print JSON instead of a table.")]
-Yes = Annotated[bool, option("--yes -y", OUTPUT_PANEL, "Do not ask for confirmation.")]
+KafkaAddress = Annotated[str | None, KAFKA_PANEL.setting(KAFKA, "HOST:PORT")]
+KafkaConfig = Annotated[str | None, KAFKA_PANEL.setting(KAFKA_CONFIG, "FILE")]
+DataFolder = Annotated[str | None, KAFKA_PANEL.setting(KAFKA_DATA, "DIR")]
+AsJson = Annotated[bool, OUTPUT_PANEL.flag("Print JSON instead of a table.", names="--json")]
+Yes = Annotated[bool, OUTPUT_PANEL.flag("Do not ask for confirmation.", names="--yes -y")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.", show_default=False)]
 PipelineFile = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")]
 State = Annotated[
     Path | None,
-    option(
-        "--state", STATE_PANEL, "State directory.", "DIR", parser=state_path, show_default=".millrace/pipelines/NAME"
-    ),
+    STATE_PANEL.option("State directory.", "DIR", parser=state_path, show_default=".millrace/pipelines/NAME"),
 ]
-StateRoot = Annotated[str | None, setting_option(STATE, "DIR", panel=STATE_PANEL)]
+StateRoot = Annotated[str | None, STATE_PANEL.setting(STATE, "DIR")]
 ShipPackages = Annotated[
-    bool, option("--ship-packages", SPARK_PANEL, "Send the packages of this Python to executors that do not have them.")
+    bool,
+    SPARK_PANEL.flag("Send the packages of this Python to executors that do not have them."),
 ]
 
 
@@ -83,7 +74,7 @@ class KafkaOptions(OptionGroup):
 
 
 SparkSettings = Annotated[
-    list[str] | None, option("--set", SPARK_PANEL, "A Spark setting; may be given several times.", "KEY=VALUE")
+    list[str] | None, SPARK_PANEL.option("A Spark setting; may be given several times.", "KEY=VALUE")
 ]
 
 
@@ -91,9 +82,7 @@ SparkSettings = Annotated[
 class SparkOptions(OptionGroup):
     """Where Spark runs, and its settings."""
 
-    master: Annotated[str | None, option("--master", SPARK_PANEL, "Spark master.", "URL", show_default="local[*]")] = (
-        None
-    )
+    master: Annotated[str | None, SPARK_PANEL.option("Spark master.", "URL", show_default="local[*]")] = None
     set_: SparkSettings = None
 
     def settings(self) -> dict[str, str]:
@@ -107,11 +96,8 @@ class AcceptOptions(OptionGroup):
 
     accept_state_change: Annotated[
         list[str] | None,
-        option(
-            "--accept-state-change",
-            STATE_PANEL,
-            "Resume a query with its state although its code has changed; may be given several times.",
-            "QUERY",
+        STATE_PANEL.option(
+            "Resume a query with its state although its code has changed; may be given several times.", "QUERY"
         ),
     ] = None
     accept: Annotated[list[str] | None, renamed_option("--accept", "--accept-state-change")] = None

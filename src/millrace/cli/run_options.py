@@ -14,8 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from millrace.cli.app import DASHBOARD_PANEL, STATE_PANEL, OptionGroup, option, renamed_option
-from millrace.cli.options import setting_option
+from millrace.cli.app import DASHBOARD_PANEL, STATE_PANEL, OptionGroup, renamed_option
 from millrace.cli.output import print_line
 from millrace.errors import InvalidOption
 from millrace.settings import ALERT, ALERT_DEAD, ALERT_LAG, RESTARTS, STOP_TIMEOUT, TOKEN
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 class RecoveryOptions(OptionGroup):
     """How often queries are restarted, and how long a stop waits for running batches."""
 
-    restarts: Annotated[str | None, setting_option(RESTARTS, "N", panel=STATE_PANEL)] = None
-    stop_timeout: Annotated[str | None, setting_option(STOP_TIMEOUT, "DURATION", panel=STATE_PANEL)] = None
+    restarts: Annotated[str | None, STATE_PANEL.setting(RESTARTS, "N")] = None
+    stop_timeout: Annotated[str | None, STATE_PANEL.setting(STOP_TIMEOUT, "DURATION")] = None
     patience: Annotated[str | None, renamed_option("--patience", "--stop-timeout")] = None
 
     def policy(self) -> Policy:
@@ -61,9 +60,9 @@ class AlertSettings:
 class AlertOptions(OptionGroup):
     """Where alerts go, and from which values on, as the user wrote it."""
 
-    alert: Annotated[str | None, setting_option(ALERT, "URL|COMMAND", panel=DASHBOARD_PANEL)] = None
-    alert_lag: Annotated[str | None, setting_option(ALERT_LAG, "LAG", panel=DASHBOARD_PANEL)] = None
-    alert_dead: Annotated[str | None, setting_option(ALERT_DEAD, "RATE", panel=DASHBOARD_PANEL)] = None
+    alert: Annotated[str | None, DASHBOARD_PANEL.setting(ALERT, "URL|COMMAND")] = None
+    alert_lag: Annotated[str | None, DASHBOARD_PANEL.setting(ALERT_LAG, "LAG")] = None
+    alert_dead: Annotated[str | None, DASHBOARD_PANEL.setting(ALERT_DEAD, "RATE")] = None
 
     def settings(self) -> AlertSettings | None:
         """Return the alerts to send; raise InvalidOption if the options do not fit together."""
@@ -139,19 +138,9 @@ def _measure_lag(
 LOCAL_HOST = "127.0.0.1"
 Port = Annotated[
     int | None,
-    option(
-        "--port",
-        DASHBOARD_PANEL,
-        "The dashboard's port.",
-        "N",
-        min=0,
-        max=65535,
-        show_default="the first free one from 4040",
-    ),
+    DASHBOARD_PANEL.option("The dashboard's port.", "N", min=0, max=65535, show_default="the first free one from 4040"),
 ]
-AllTopics = Annotated[
-    bool, option("--all-topics", DASHBOARD_PANEL, "Show every topic of the cluster, not only the run's.")
-]
+AllTopics = Annotated[bool, DASHBOARD_PANEL.flag("Show every topic of the cluster, not only the run's.")]
 
 
 @dataclass(frozen=True)
@@ -159,23 +148,16 @@ class DashboardOptions(OptionGroup):
     """Whether there is a dashboard, where, and what it may do."""
 
     dashboard: Annotated[
-        bool, option("--dashboard/--no-dashboard", DASHBOARD_PANEL, "Serve a live dashboard of the run.")
+        bool, DASHBOARD_PANEL.flag("Serve a live dashboard of the run.", names="--dashboard/--no-dashboard")
     ] = True
     port: Port = None
     host: Annotated[
         str,
-        option(
-            "--host",
-            DASHBOARD_PANEL,
-            "The dashboard's address; one that other machines reach requires a token.",
-            "ADDRESS",
-        ),
+        DASHBOARD_PANEL.option("The dashboard's address; one that other machines reach requires a token.", "ADDRESS"),
     ] = LOCAL_HOST
-    read_only: Annotated[
-        bool, option("--read-only", DASHBOARD_PANEL, "Allow no actions on the dashboard, such as SQL.")
-    ] = False
+    read_only: Annotated[bool, DASHBOARD_PANEL.flag("Allow no actions on the dashboard, such as SQL.")] = False
     all_topics: AllTopics = False
-    open_: Annotated[bool, option("--open/--no-open", DASHBOARD_PANEL, "Open the dashboard in a browser.")] = False
+    open_: Annotated[bool, DASHBOARD_PANEL.flag("Open the dashboard in a browser.", names="--open/--no-open")] = False
 
     def server_options(self) -> ServerOptions:
         """Return the options of the server; raise InvalidOption if --no-dashboard contradicts them.

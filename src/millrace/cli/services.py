@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from millrace.cli.app import SERVICE_PANEL, option
+from millrace.cli.app import SERVICE_PANEL
 from millrace.cli.output import fetching, print_line, print_result, status_line
 from millrace.cli.signals import interruptible, until_stopped
 
@@ -23,10 +23,9 @@ Client = TypeVar("Client")
 _POLL_INTERVAL_S = 0.5
 Secure = Annotated[
     bool | None,
-    option(
-        "--secure/--plain",
-        SERVICE_PANEL,
+    SERVICE_PANEL.option(
         "Require TLS and a password; the client properties are written to the data directory.",
+        names="--secure/--plain",
         show_default="plain, or as before",
     ),
 ]
@@ -34,12 +33,12 @@ Secure = Annotated[
 
 def detach_option(command: str) -> Any:
     """Return the option that leaves a service running."""
-    return option("--detach", SERVICE_PANEL, f"Run in the background; millrace {command} down stops it.")
+    return SERVICE_PANEL.flag(f"Run in the background; millrace {command} down stops it.")
 
 
 def port_option(help_: str) -> Any:
     """Return the option for a service's port."""
-    return option("--port", SERVICE_PANEL, help_, "N", min=1024, max=65000, show_default="a free one")
+    return SERVICE_PANEL.option(help_, "N", min=1024, max=65000, show_default="a free one")
 
 
 def start_until_stopped(service: Embedded[Any, Any], *, detach: bool, data: str | None) -> None:

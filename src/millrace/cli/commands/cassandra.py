@@ -11,7 +11,7 @@ import typer
 
 from millrace.cli import services
 from millrace.cli.app import CASSANDRA_PANEL, SERVICE_PANEL, App, OptionGroup
-from millrace.cli.options import AsJson, setting_option, warn
+from millrace.cli.options import AsJson, warn
 from millrace.cli.output import print_line, print_result, show_json, show_rows
 from millrace.cli.services import Secure, detach_option, port_option, start_until_stopped
 from millrace.errors import NoCassandra
@@ -21,7 +21,7 @@ from millrace.units import format_count
 if TYPE_CHECKING:
     from millrace.clients.cassandra import Cassandra
 
-CassandraData = Annotated[str | None, setting_option(CASSANDRA_DATA, "DIR", "--data", panel=CASSANDRA_PANEL)]
+CassandraData = Annotated[str | None, CASSANDRA_PANEL.setting(CASSANDRA_DATA, "DIR")]
 
 app = App(help="A Cassandra of your own, and CQL for any.")
 
@@ -30,8 +30,8 @@ app = App(help="A Cassandra of your own, and CQL for any.")
 class CassandraConnectionOptions(OptionGroup):
     """Which Cassandra to use."""
 
-    cassandra: Annotated[str | None, setting_option(CASSANDRA, "HOST:PORT", panel=CASSANDRA_PANEL)] = None
-    cassandra_config: Annotated[str | None, setting_option(CASSANDRA_CONFIG, "FILE", panel=CASSANDRA_PANEL)] = None
+    cassandra: Annotated[str | None, CASSANDRA_PANEL.setting(CASSANDRA, "HOST:PORT")] = None
+    cassandra_config: Annotated[str | None, CASSANDRA_PANEL.setting(CASSANDRA_CONFIG, "FILE")] = None
 
     def client(self, data: str | None = None) -> Cassandra:
         """Return a client for the Cassandra that was named, else for ours that runs in the data directory."""
@@ -53,11 +53,11 @@ class CassandraConnectionOptions(OptionGroup):
 
 @app.command()
 def up(
-    port: Annotated[int | None, port_option("Port for CQL.")] = None,
+    port: int | None = port_option("Port for CQL."),
     data: CassandraData = None,
-    detach: Annotated[bool, detach_option("cassandra")] = False,
+    detach: bool = detach_option("cassandra"),
     secure: Secure = None,
-    heap: Annotated[str | None, setting_option(CASSANDRA_HEAP, "SIZE", "--heap", panel=SERVICE_PANEL)] = None,
+    heap: str | None = SERVICE_PANEL.setting(CASSANDRA_HEAP, "SIZE"),
 ) -> None:
     """Start Cassandra and keep it running until Ctrl-C, or in the background with --detach."""
     from millrace.services.cassandra import CassandraOptions, CassandraService

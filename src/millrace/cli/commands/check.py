@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL, option
-from millrace.cli.options import setting_option
+from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL
 from millrace.cli.output import print_line, print_result, show_json, status_line
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, Problem
 from millrace.settings import ARCHIVE, BULK_READER, CHECK_TIMEOUT, RESTARTS, STATE_KEYS, Setting
@@ -33,14 +32,10 @@ def check(
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", show_default=False, help="A pipeline's .py, .yaml or .yml file.")
     ] = None,
-    deep: Annotated[
-        bool, option("--deep", RUN_PANEL, "Also start Spark, which analyses the queries on empty streams.")
-    ] = False,
-    timeout: Annotated[str | None, setting_option(CHECK_TIMEOUT, "DURATION", "--timeout", panel=RUN_PANEL)] = None,
-    as_json: Annotated[bool, option("--json", OUTPUT_PANEL, "Print a JSON list of problems.")] = False,
-    schema: Annotated[
-        bool, option("--schema", OUTPUT_PANEL, "Print the JSON Schema of pipeline files, for editors.")
-    ] = False,
+    deep: bool = RUN_PANEL.flag("Also start Spark, which analyses the queries on empty streams."),
+    timeout: str | None = RUN_PANEL.setting(CHECK_TIMEOUT, "DURATION"),
+    as_json: bool = OUTPUT_PANEL.flag("Print a JSON list of problems.", names="--json"),
+    schema: bool = OUTPUT_PANEL.flag("Print the JSON Schema of pipeline files, for editors."),
 ) -> None:
     """Report every problem of a pipeline, with its line and how to fix it; exit code 2 if one is an error."""
     if schema:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.app import OUTPUT_PANEL, option
+from millrace.cli.app import OUTPUT_PANEL
 from millrace.cli.options import DataFolder, SparkOptions
 from millrace.cli.output import err, print_line
 from millrace.cli.run_options import DashboardOptions, served_dashboard, with_kafka
@@ -48,7 +48,7 @@ def exec_(
     ] = None,
     *,
     log: Annotated[
-        Path | None, option("--log", OUTPUT_PANEL, "Spark's log.", "FILE", show_default=".millrace/exec/SCRIPT.log")
+        Path | None, OUTPUT_PANEL.option("Spark's log.", "FILE", show_default=".millrace/exec/SCRIPT.log")
     ] = None,
     spark: SparkOptions,
     data: DataFolder = None,

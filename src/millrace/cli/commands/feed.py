@@ -9,11 +9,11 @@ import time
 import traceback
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
-from millrace.cli.app import RUN_PANEL, App, Command, Group, option, with_options
+from millrace.cli.app import RUN_PANEL, App, Command, Group, Panel, declared, with_options
 from millrace.cli.options import KafkaOptions
 from millrace.cli.output import closed_output_allowed, delivered_line, print_line, progress_line
 from millrace.cli.signals import until_stopped
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from millrace.feeds.base.api import Feed, Run
     from millrace.feeds.base.pump import PumpResult
 
-_KEYWORD = inspect.Parameter.KEYWORD_ONLY
-_FEED_PANEL = "Feed"
+_FEED_PANEL = Panel("Feed")
 _METAVARS: dict[Any, str] = {int: "N", float: "N", parse_duration: "DURATION", parse_rate: "RATE", parse_time: "TIME"}
 """What a value is, by the type or the parser of a field; else TEXT."""
 
@@ -62,19 +61,12 @@ def run_feed(
     name: str,
     make_feed: Any,
     *,
-    topic: Annotated[
-        str | None, option("--topic", RUN_PANEL, "The topic to write to.", "TOPIC", show_default="the feed's name")
-    ] = None,
-    rate: Annotated[
-        str | None,
-        option("--rate", RUN_PANEL, "Maximum rate, as 500/s or 30/m.", "RATE", show_default="as fast as possible"),
-    ] = None,
-    for_: Annotated[str | None, option("--for", RUN_PANEL, "Stop after this time.", "DURATION")] = None,
-    count: Annotated[
-        int | None, option("--count", RUN_PANEL, "Maximum number of records; then stop.", "N", min=1)
-    ] = None,
-    to: Annotated[str, option("--to", RUN_PANEL, "kafka, console (print) or files.", "SINK")] = "kafka",
-    out: Annotated[str | None, option("--out", RUN_PANEL, "With --to files: the file.", "FILE")] = None,
+    topic: str | None = RUN_PANEL.option("The topic to write to.", "TOPIC", show_default="the feed's name"),
+    rate: str | None = RUN_PANEL.option("Maximum rate, as 500/s or 30/m.", "RATE", show_default="as fast as possible"),
+    for_: str | None = RUN_PANEL.option("Stop after this time.", "DURATION"),
+    count: int | None = RUN_PANEL.option("Maximum number of records; then stop.", "N", min=1),
+    to: str = RUN_PANEL.option("kafka, console (print) or files.", "SINK", default="kafka"),
+    out: str | None = RUN_PANEL.option("With --to files: the file.", "FILE"),
     kafka: KafkaOptions,
 ) -> None:
     """Run a feed until it ends, --for, --count or Ctrl-C."""
@@ -135,7 +127,7 @@ def _command(name: str, kind: type[Any]) -> Any:
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     hints = get_type_hints(kind)
     run = with_options(run_feed)
-    common = [one for one in inspect.signature(run).parameters.values() if one.name not in ("name", "make_feed")]
+    common = [each for each in inspect.signature(run).parameters.values() if each.name not in ("name", "make_feed")]
     clash = fields.keys() & {parameter.name for parameter in common}
     if clash:
         raise InvalidOption(f"{name}: every feed has {', '.join(sorted(clash))}", hint="use another name for the field")
@@ -156,8 +148,7 @@ def _command(name: str, kind: type[Any]) -> Any:
 
 def _parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     """Return a field as a parameter for Typer: text if the field parses it, and None if it is not given."""
-    about = field.metadata
-    flag = f"--{_dashed(field.name)}"
+    about, parse = field.metadata, field.metadata.get("parse")
     required = field.default is dataclasses.MISSING or field.default is ...
     shown = about.get("shown_default") or (None if field.default in (None, "") else str(field.default))
     help_ = about.get("help") or ""
@@ -165,37 +156,20 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     if about.get("variable"):
         settings |= {"envvar": about["variable"], "show_default": False}
     if hint is bool:
-        return _keyword(field.name, Annotated[bool, option(flag, _FEED_PANEL, help_, **settings)], field.default)
-    type_ = str if about.get("parse") else _without_none(hint)
+        return declared(field.name, bool, _FEED_PANEL.option(help_, default=field.default, **settings))
+    kind = str if parse else next(each for each in getattr(hint, "__args__", (hint,)) if each is not type(None))
     if about.get("argument"):
-        default = inspect.Parameter.empty if required else None
-        return _keyword(
-            field.name, Annotated[type_ if required else type_ | None, typer.Argument(help=help_, **settings)], default
-        )
-    metavar = _METAVARS.get(about.get("parse") or type_, "TEXT")
-    declared = option(flag, _FEED_PANEL, help_, metavar, **settings)
-    return _keyword(field.name, Annotated[type_ | None, declared], None)
+        argument = typer.Argument(... if required else None, help=help_, **settings)
+        return declared(field.name, kind if required else kind | None, argument)
+    return declared(
+        field.name, kind | None, _FEED_PANEL.option(help_, _METAVARS.get(parse or kind, "TEXT"), **settings)
+    )
 
 
 def _values(fields: dict[str, dataclasses.Field[Any]], given: dict[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        if value is not None:
-            parse = fields[name].metadata.get("parse")
-            values[name] = parse(value) if parse else value
+    parsers = {name: field.metadata.get("parse") or (lambda value: value) for name, field in fields.items()}
+    values = {name: parsers[name](value) for name, value in given.items() if value is not None}
     missing = [name for name, field in fields.items() if field.default is dataclasses.MISSING and name not in values]
     if missing:
-        raise InvalidOption(f"{', '.join(f'--{_dashed(name)}' for name in missing)} is needed")
+        raise InvalidOption(f"{', '.join(f'--{name}' for name in missing).replace('_', '-')} is needed")
     return values
-
-
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, _KEYWORD, default=default, annotation=annotation)
-
-
-def _without_none(hint: Any) -> Any:
-    return next(each for each in getattr(hint, "__args__", (hint,)) if each is not type(None))
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")

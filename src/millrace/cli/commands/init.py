@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import millrace
-from millrace.cli.app import RUN_PANEL, option
+from millrace.cli.app import RUN_PANEL
 from millrace.cli.output import print_line
 from millrace.errors import FileUnusable
 
@@ -43,10 +43,8 @@ def init(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The project's folder; it is created if it does not exist.")
     ],
-    template: Annotated[Template, option("--template", RUN_PANEL, "What the pipeline is about.")] = Template.posts,
-    python: Annotated[
-        bool, option("--python/--yaml", RUN_PANEL, "The pipeline in Python, or in YAML with SQL.")
-    ] = False,
+    template: Annotated[Template, RUN_PANEL.option("What the pipeline is about.")] = Template.posts,
+    python: bool = RUN_PANEL.flag("The pipeline in Python, or in YAML with SQL.", names="--python/--yaml"),
 ) -> None:
     """Create a project: a pipeline, a test, sample data, a Makefile, CI. Nothing is overwritten."""
     if file := next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.app import RUN_PANEL, App, option
+from millrace.cli.app import RUN_PANEL, App
 from millrace.cli.options import AsJson
 from millrace.cli.output import fetching, print_line, show_json, show_table
 from millrace.cli.signals import interruptible
@@ -20,7 +20,7 @@ app = App(help="Jars from Maven: fetch them in advance, list them.")
 @app.command()
 def fetch(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", show_default=False, help="Jar sets.")] = None,
-    every: Annotated[bool, option("--all", RUN_PANEL, "Fetch every set, to work offline.")] = False,
+    every: bool = RUN_PANEL.flag("Fetch every set, to work offline.", names="--all"),
 ) -> None:
     """Fetch jar sets that are missing."""
     from millrace.services import jars

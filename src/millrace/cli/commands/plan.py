@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from millrace.cli.app import OUTPUT_PANEL, option
+from millrace.cli.app import OUTPUT_PANEL
 from millrace.cli.options import AcceptOptions, AsJson, KafkaOptions, PipelineFile, SparkOptions, State, state_folder
 from millrace.cli.output import print_line, print_result, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
@@ -33,17 +33,10 @@ _STYLES = {"resumes": "bold green", "starts from scratch": "bold cyan", "asks Sp
 def plan(
     file: PipelineFile,
     *,
-    deep: Annotated[
-        bool, option("--deep", OUTPUT_PANEL, "Also start Spark, and compare its plans of the queries.")
-    ] = False,
-    explain: Annotated[
-        bool,
-        option(
-            "--explain",
-            OUTPUT_PANEL,
-            "Also show state, whether real-time mode is possible, and Spark's settings with their reasons.",
-        ),
-    ] = False,
+    deep: bool = OUTPUT_PANEL.flag("Also start Spark, and compare its plans of the queries."),
+    explain: bool = OUTPUT_PANEL.flag(
+        "Also show state, whether real-time mode is possible, and Spark's settings with their reasons."
+    ),
     as_json: AsJson = False,
     state: State = None,
     accept: AcceptOptions,

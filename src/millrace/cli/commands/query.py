@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL, STATE_PANEL, option
+from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL, STATE_PANEL
 from millrace.cli.options import AsJson
 from millrace.cli.output import print_line, show_json, show_table
 from millrace.errors import InvalidOption
@@ -19,13 +19,11 @@ _OBJECT_STORE_SUFFIX = "[0-9a-f]" * 8
 
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over memory tables, in DuckDB's dialect.")],
-    pipeline: Annotated[
-        str | None, option("--pipeline", RUN_PANEL, "Which pipeline.", "NAME", show_default="the one that runs")
-    ] = None,
+    pipeline: str | None = RUN_PANEL.option("Which pipeline.", "NAME", show_default="the one that runs"),
     state: Annotated[
-        Path | None, option("--state", STATE_PANEL, "State directory, if the run was started with one.", "DIR")
+        Path | None, STATE_PANEL.option("State directory, if the run was started with one.", "DIR")
     ] = None,
-    rows: Annotated[int, option("--rows", OUTPUT_PANEL, "Maximum number of rows.", "N", min=1, max=10_000)] = 100,
+    rows: int = OUTPUT_PANEL.option("Maximum number of rows.", "N", min=1, max=10_000, default=100),
     as_json: AsJson = False,
 ) -> None:
     """Query the memory sinks of a running pipeline."""

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, option
+from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, Panel
 from millrace.cli.options import KafkaOptions, TopicName
 from millrace.cli.output import print_line
 from millrace.cli.signals import interruptible
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NAMES_PRINTED = 5
-_MASK_PANEL = "Masking"
+_MASK_PANEL = Panel("Masking")
 
 
 class KeepUnmasked(StrEnum):
@@ -31,47 +31,33 @@ class KeepUnmasked(StrEnum):
 def record(
     topic: TopicName,
     *,
-    from_: Annotated[
-        str, option("--from", RECORDS_PANEL, "Where to start: earliest, an offset, a time, or '5m ago'.", "POSITION")
-    ] = "earliest",
-    to: Annotated[
-        str, option("--to", RECORDS_PANEL, "Where to end (exclusive): latest, an offset, a time.", "POSITION")
-    ] = "latest",
-    most: Annotated[int, option("--max", RECORDS_PANEL, "Maximum number of records.", "N", min=1)] = 10_000,
+    from_: str = RECORDS_PANEL.option(
+        "Where to start: earliest, an offset, a time, or '5m ago'.", "POSITION", default="earliest"
+    ),
+    to: str = RECORDS_PANEL.option(
+        "Where to end (exclusive): latest, an offset, a time.", "POSITION", default="latest"
+    ),
+    most: int = RECORDS_PANEL.option("Maximum number of records.", "N", names="--max", min=1, default=10_000),
     mask: Annotated[
         list[str] | None,
-        option(
-            "--mask",
-            _MASK_PANEL,
-            "Replace the values of this column (user.name is a nested one), and every key and header.",
-            "COLUMN",
+        _MASK_PANEL.option(
+            "Replace the values of this column (user.name is a nested one), and every key and header.", "COLUMN"
         ),
     ] = None,
     mask_names: Annotated[
         list[str] | None,
-        option(
-            "--mask-names",
-            _MASK_PANEL,
-            "As --mask, and also the names of fields within the column, which are data in a map.",
-            "COLUMN",
+        _MASK_PANEL.option(
+            "As --mask, and also the names of fields within the column, which are data in a map.", "COLUMN"
         ),
     ] = None,
     keep: Annotated[
         list[KeepUnmasked] | None,
-        option("--keep", _MASK_PANEL, "Do not mask the keys, or the headers, of the records."),
+        _MASK_PANEL.option("Do not mask the keys, or the headers, of the records."),
     ] = None,
-    phrase: Annotated[
-        str | None,
-        option(
-            "--phrase",
-            _MASK_PANEL,
-            "With the same phrase, the same values get the same masks in every recording.",
-            "TEXT",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, option("--out", OUTPUT_PANEL, "The file.", "FILE", show_default="TOPIC.records.jsonl")
-    ] = None,
+    phrase: str | None = _MASK_PANEL.option(
+        "With the same phrase, the same values get the same masks in every recording.", "TEXT"
+    ),
+    out: Annotated[Path | None, OUTPUT_PANEL.option("The file.", "FILE", show_default="TOPIC.records.jsonl")] = None,
     kafka: KafkaOptions,
 ) -> None:
     """Save a range of a topic, byte for byte, for tests: given: {SOURCE: {records: FILE}}."""

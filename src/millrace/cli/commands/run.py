@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from millrace.cli.app import RUN_PANEL, option
+from millrace.cli.app import RUN_PANEL
 from millrace.cli.commands.cassandra import CassandraConnectionOptions, node
 from millrace.cli.commands.kafka import broker
 from millrace.cli.commands.replay.generations import print_handovers
@@ -48,26 +48,14 @@ if TYPE_CHECKING:
 def run(
     file: PipelineFile,
     *,
-    for_: Annotated[
-        str | None, option("--for", RUN_PANEL, "Stop at the latest this long after the queries started.", "DURATION")
-    ] = None,
-    until_caught_up: Annotated[
-        bool, option("--until-caught-up", RUN_PANEL, "Process the data that exists now, then stop.")
-    ] = False,
-    create_topics: Annotated[
-        bool, option("--create-topics/--no-create-topics", RUN_PANEL, "Create missing topics.")
-    ] = True,
-    generation: Annotated[
-        int | None,
-        option(
-            "--generation",
-            RUN_PANEL,
-            "Which generation to run; see millrace replay --help.",
-            "N",
-            min=1,
-            show_default="the current one",
-        ),
-    ] = None,
+    for_: str | None = RUN_PANEL.option("Stop at the latest this long after the queries started.", "DURATION"),
+    until_caught_up: bool = RUN_PANEL.flag("Process the data that exists now, then stop."),
+    create_topics: bool = RUN_PANEL.flag(
+        "Create missing topics.", names="--create-topics/--no-create-topics", default=True
+    ),
+    generation: int | None = RUN_PANEL.option(
+        "Which generation to run; see millrace replay --help.", "N", min=1, show_default="the current one"
+    ),
     state: State = None,
     recovery: RecoveryOptions,
     accept: AcceptOptions,

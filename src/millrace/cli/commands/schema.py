@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from millrace.cli.app import RECORDS_PANEL, option
+from millrace.cli.app import RECORDS_PANEL
 from millrace.cli.commands.dead.selection import safe_text
 from millrace.cli.options import KafkaOptions, TopicName
 from millrace.cli.output import print_line, print_result
@@ -18,7 +16,7 @@ _READ_TIMEOUT_S = 2.0
 def schema(
     topic: TopicName,
     *,
-    sample: Annotated[int, option("--sample", RECORDS_PANEL, "Maximum number of records to read.", "N", min=1)] = 1000,
+    sample: int = RECORDS_PANEL.option("Maximum number of records to read.", "N", min=1, default=1000),
     kafka: KafkaOptions,
 ) -> None:
     """Propose a schema from a sample of a topic's JSON records."""

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.app import OUTPUT_PANEL, SPARK_PANEL, option
+from millrace.cli.app import OUTPUT_PANEL, SPARK_PANEL
 from millrace.cli.options import (
     KafkaAddress,
     KafkaConfig,
@@ -35,20 +35,19 @@ def submit(
         list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Options for millrace run.")
     ] = None,
     *,
-    master: Annotated[str, option("--master", SPARK_PANEL, "spark://HOST:PORT, yarn or k8s://URL.", "URL")],
+    master: str = SPARK_PANEL.option("spark://HOST:PORT, yarn or k8s://URL.", "URL", default=...),
     set_: SparkSettings = None,
-    deploy_mode: Annotated[
-        str, option("--deploy-mode", SPARK_PANEL, "Run the driver here, or on the cluster.", "client|cluster")
-    ] = "client",
+    deploy_mode: str = SPARK_PANEL.option(
+        "Run the driver here, or on the cluster.", "client|cluster", default="client"
+    ),
     ship_packages: ShipPackages = False,
-    image: Annotated[
-        str | None,
-        option("--image", SPARK_PANEL, "For Kubernetes: an image with Millrace in it.", "NAME", show_default="none"),
-    ] = None,
+    image: str | None = SPARK_PANEL.option(
+        "For Kubernetes: an image with Millrace in it.", "NAME", show_default="none"
+    ),
     state: State = None,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
-    dry_run: Annotated[bool, option("--dry-run", OUTPUT_PANEL, "Print the command, and run nothing.")] = False,
+    dry_run: bool = OUTPUT_PANEL.flag("Print the command, and run nothing."),
 ) -> None:
     """Send a pipeline with everything it needs to a cluster, with spark-submit."""
     from millrace.cli.commands.check import load_sound

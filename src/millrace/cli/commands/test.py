@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL, option
+from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL
 from millrace.cli.output import print_line, print_result
 from millrace.cli.services import prepare_spark
 from millrace.errors import InvalidTest
@@ -26,13 +26,9 @@ def run_tests(
             help="A pipeline with tests in NAME.test.yaml, such a file, or a folder with some.",
         ),
     ] = None,
-    only: Annotated[str, option("--only", RUN_PANEL, "Only tests whose names contain this.", "TEXT")] = "",
-    chaos: Annotated[
-        bool, option("--chaos", RUN_PANEL, "Kill every batch between its write and its commit, and run it again.")
-    ] = False,
-    accept: Annotated[
-        bool, option("--accept", OUTPUT_PANEL, "Write the actual rows into the files as expected rows.")
-    ] = False,
+    only: str = RUN_PANEL.option("Only tests whose names contain this.", "TEXT", default=""),
+    chaos: bool = RUN_PANEL.flag("Kill every batch between its write and its commit, and run it again."),
+    accept: bool = OUTPUT_PANEL.flag("Write the actual rows into the files as expected rows."),
 ) -> None:
     """Test pipelines: rows in, rows out, with control over event time; no Kafka is needed.
 

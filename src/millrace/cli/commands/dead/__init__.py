@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from millrace.atomic_files import AtomicFile
-from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, App, option
+from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, App
 from millrace.cli.commands.dead.redrive import redrive
 from millrace.cli.commands.dead.selection import (
     DeadLetterOptions,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 app = App(help="Dead letters: the records that pipelines could not use.")
 app.command()(redrive)
 
-All = Annotated[bool, option("--all", RECORDS_PANEL, "Also letters that were sent again.")]
+All = Annotated[bool, RECORDS_PANEL.flag("Also letters that were sent again.", names="--all")]
 _REASONS_PRINTED = 3
 _REASON_CHARS_PRINTED = 80
 
@@ -81,10 +81,10 @@ def list_(*, every: All = False, as_json: AsJson = False, where: DeadLetterOptio
 def show(
     target: Target,
     *,
-    most: Annotated[int, option("--max", RECORDS_PANEL, "Maximum number of letters, the newest.", "N", min=1)] = 20,
+    most: int = RECORDS_PANEL.option("Maximum number of letters, the newest.", "N", names="--max", min=1, default=20),
     position: PositionOptions,
     every: All = False,
-    as_json: Annotated[bool, option("--json", OUTPUT_PANEL, "Print one JSON object for each letter.")] = False,
+    as_json: bool = OUTPUT_PANEL.flag("Print one JSON object for each letter.", names="--json"),
     where: DeadLetterOptions,
 ) -> None:
     """Show dead letters: where each record was, why it could not be used, and its content."""
@@ -108,7 +108,7 @@ def show(
 def export(
     target: Target,
     *,
-    to: Annotated[str, option("--out", OUTPUT_PANEL, "The file; - is standard output.", "FILE")] = "-",
+    to: str = OUTPUT_PANEL.option("The file; - is standard output.", "FILE", names="--out", default="-"),
     every: All = False,
     where: DeadLetterOptions,
 ) -> None:

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, option
+from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, Panel
 from millrace.cli.commands.dead.selection import (
     DeadLetterOptions,
     DeadLetterSelection,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _SAMPLE_LETTERS = 3
 _FAILURES_PRINTED = 20
 _REASONS_PRINTED = 20
-_REDRIVE_PANEL = "Redrive"
+_REDRIVE_PANEL = Panel("Redrive")
 
 
 @dataclass
@@ -162,33 +162,20 @@ def _print_readers(cluster: Cluster, sources: set[str]) -> None:
 def redrive(
     target: Target,
     *,
-    reason: Annotated[
-        str | None, option("--reason", RECORDS_PANEL, "Only letters whose reason contains this.", "TEXT")
-    ] = None,
-    source: Annotated[str | None, option("--source", RECORDS_PANEL, "Only letters of this source.", "NAME")] = None,
-    since: Annotated[str | None, option("--since", RECORDS_PANEL, "Only letters stored since then.", "TIME")] = None,
-    until: Annotated[str | None, option("--until", RECORDS_PANEL, "Only letters stored before then.", "TIME")] = None,
+    reason: str | None = RECORDS_PANEL.option("Only letters whose reason contains this.", "TEXT"),
+    source: str | None = RECORDS_PANEL.option("Only letters of this source.", "NAME"),
+    since: str | None = RECORDS_PANEL.option("Only letters stored since then.", "TIME"),
+    until: str | None = RECORDS_PANEL.option("Only letters stored before then.", "TIME"),
     position: PositionOptions,
-    letter: Annotated[
-        str | None,
-        option(
-            "--letter", RECORDS_PANEL, "Only this letter, as millrace dead show prints it: posts.dead[0]@7.", "LETTER"
-        ),
-    ] = None,
-    fix: Annotated[
-        str | None, option("--fix", _REDRIVE_PANEL, "A function that fixes each letter.", "FILE.py:FUNCTION")
-    ] = None,
-    fix_sql: Annotated[
-        str | None, option("--fix-sql", _REDRIVE_PANEL, "A SQL expression for the new value.", "EXPRESSION")
-    ] = None,
-    to: Annotated[
-        str | None, option("--to", _REDRIVE_PANEL, "Send to this topic instead of the record's own.", "TOPIC")
-    ] = None,
-    dry_run: Annotated[
-        bool, option("--dry-run", _REDRIVE_PANEL, "Show what would be sent, after the fix; change nothing.")
-    ] = False,
+    letter: str | None = RECORDS_PANEL.option(
+        "Only this letter, as millrace dead show prints it: posts.dead[0]@7.", "LETTER"
+    ),
+    fix: str | None = _REDRIVE_PANEL.option("A function that fixes each letter.", "FILE.py:FUNCTION"),
+    fix_sql: str | None = _REDRIVE_PANEL.option("A SQL expression for the new value.", "EXPRESSION"),
+    to: str | None = _REDRIVE_PANEL.option("Send to this topic instead of the record's own.", "TOPIC"),
+    dry_run: bool = _REDRIVE_PANEL.flag("Show what would be sent, after the fix; change nothing."),
     yes: Yes = False,
-    as_json: Annotated[bool, option("--json", OUTPUT_PANEL, "Print the result as JSON.")] = False,
+    as_json: bool = OUTPUT_PANEL.flag("Print the result as JSON.", names="--json"),
     where: DeadLetterOptions,
 ) -> None:
     """Send dead letters through their pipeline again, and mark them, so that each is sent once."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.app import RECORDS_PANEL, OptionGroup, option
+from millrace.cli.app import RECORDS_PANEL, OptionGroup
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, KafkaOptions, StateRoot
 from millrace.cli.output import print_line
 from millrace.errors import FileUnusable, InvalidOption, NoCluster, Problem, UnknownName
@@ -41,12 +41,10 @@ Target = Annotated[
 class PositionOptions(OptionGroup):
     """Which record of the source."""
 
-    partition: Annotated[
-        int | None, option("--partition", RECORDS_PANEL, "Only records of this source partition.", "N", min=0)
-    ] = None
+    partition: Annotated[int | None, RECORDS_PANEL.option("Only records of this source partition.", "N", min=0)] = None
     offset: Annotated[
         int | None,
-        option("--offset", RECORDS_PANEL, "Only the record that had this offset; needs --partition.", "N", min=0),
+        RECORDS_PANEL.option("Only the record that had this offset; needs --partition.", "N", min=0),
     ] = None
 
     def require_partition(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.app import DASHBOARD_PANEL, RUN_PANEL, option
+from millrace.cli.app import DASHBOARD_PANEL, RUN_PANEL
 from millrace.cli.commands.demo.catalog import DEFAULT, DEMOS, FAST_START, SMALL_BATCHES, Demo, demo_of
 from millrace.cli.options import KafkaOptions
 from millrace.cli.output import err, print_line, print_result, show_table
@@ -42,24 +42,15 @@ _SECONDS_WITHOUT_TERMINAL = 60.0
 def demo(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Which demo; --list lists them.")] = DEFAULT,
     *,
-    list_: Annotated[bool, option("--list", RUN_PANEL, "List the demos.")] = False,
-    show: Annotated[bool, option("--show", RUN_PANEL, "Print the demo's pipeline file.")] = False,
-    for_: Annotated[
-        str | None,
-        option(
-            "--for",
-            RUN_PANEL,
-            "How long it runs after the start.",
-            "DURATION",
-            show_default="until Ctrl-C; 60s without a terminal",
-        ),
-    ] = None,
-    rate: Annotated[
-        str | None, option("--rate", RUN_PANEL, "Records per second of the first feed.", "RATE", show_default="200/s")
-    ] = None,
-    open_: Annotated[
-        bool, option("--open/--no-open", DASHBOARD_PANEL, "Open the dashboard in a browser, if there is a display.")
-    ] = True,
+    list_: bool = RUN_PANEL.flag("List the demos."),
+    show: bool = RUN_PANEL.flag("Print the demo's pipeline file."),
+    for_: str | None = RUN_PANEL.option(
+        "How long it runs after the start.", "DURATION", show_default="until Ctrl-C; 60s without a terminal"
+    ),
+    rate: str | None = RUN_PANEL.option("Records per second of the first feed.", "RATE", show_default="200/s"),
+    open_: bool = DASHBOARD_PANEL.flag(
+        "Open the dashboard in a browser, if there is a display.", names="--open/--no-open", default=True
+    ),
     port: Port = None,
     all_topics: AllTopics = False,
     kafka: KafkaOptions,

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from millrace.cli import services
-from millrace.cli.app import SERVICE_PANEL, App, option
+from millrace.cli.app import SERVICE_PANEL, App
 from millrace.cli.commands.kafka import consume, groups, produce, topics
-from millrace.cli.options import AsJson, DataFolder, KafkaOptions, pairs, setting_option
+from millrace.cli.options import AsJson, DataFolder, KafkaOptions, pairs
 from millrace.cli.output import print_line, print_result, show_json, show_table
 from millrace.cli.services import Secure, detach_option, port_option, start_until_stopped
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP
@@ -27,18 +27,15 @@ app.command("consume")(consume.consume)
 
 @app.command()
 def up(
-    brokers: Annotated[
-        int | None,
-        option("--brokers", SERVICE_PANEL, "Number of brokers.", "N", min=1, max=9, show_default="1, or as before"),
-    ] = None,
-    port: Annotated[int | None, port_option("Port of the first broker; the others use the next ones.")] = None,
+    brokers: int | None = SERVICE_PANEL.option("Number of brokers.", "N", min=1, max=9, show_default="1, or as before"),
+    port: int | None = port_option("Port of the first broker; the others use the next ones."),
     data: DataFolder = None,
-    detach: Annotated[bool, detach_option("kafka")] = False,
+    detach: bool = detach_option("kafka"),
     secure: Secure = None,
-    heap: Annotated[str | None, setting_option(KAFKA_HEAP, "SIZE", "--heap", panel=SERVICE_PANEL)] = None,
+    heap: str | None = SERVICE_PANEL.setting(KAFKA_HEAP, "SIZE"),
     config: Annotated[
         list[str] | None,
-        option("--config", SERVICE_PANEL, "A broker property; may be given several times.", "KEY=VALUE"),
+        SERVICE_PANEL.option("A broker property; may be given several times.", "KEY=VALUE"),
     ] = None,
 ) -> None:
     """Start Kafka and keep it running until Ctrl-C, or in the background with --detach."""

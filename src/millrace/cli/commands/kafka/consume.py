@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, option
+from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL
 from millrace.cli.options import KafkaOptions, TopicName
 from millrace.cli.output import closed_output_allowed, print_line
 from millrace.cli.signals import until_stopped
@@ -21,44 +21,26 @@ if TYPE_CHECKING:
 def consume(
     topic: TopicName,
     *,
-    from_beginning: Annotated[
-        bool, option("--from-beginning", RECORDS_PANEL, "Start at the oldest record, not at new ones.")
-    ] = False,
-    partition: Annotated[int | None, option("--partition", RECORDS_PANEL, "Only this partition.", "N", min=0)] = None,
-    offset: Annotated[
-        int | None, option("--offset", RECORDS_PANEL, "Start at this offset; needs --partition.", "N", min=0)
-    ] = None,
-    from_time: Annotated[
-        str | None, option("--from-time", RECORDS_PANEL, "Start at this time: 2026-01-31T12:00:00Z, '5m ago'.", "TIME")
-    ] = None,
-    group: Annotated[
-        str | None,
-        option("--group", RECORDS_PANEL, "Read as a member of this consumer group, and commit its offsets.", "NAME"),
-    ] = None,
-    most: Annotated[
-        int | None, option("--max", RECORDS_PANEL, "Maximum number of records; then stop.", "N", min=1)
-    ] = None,
-    timeout: Annotated[
-        str | None, option("--timeout", RECORDS_PANEL, "Stop when no record came for this long.", "DURATION")
-    ] = None,
-    committed: Annotated[
-        bool,
-        option("--read-committed/--read-uncommitted", RECORDS_PANEL, "Only records of committed transactions, or all."),
-    ] = True,
-    current: Annotated[
-        bool, option("--current", RECORDS_PANEL, "Read the topic's current generation; see millrace replay --help.")
-    ] = False,
-    format_: Annotated[
-        str,
-        option(
-            "--format",
-            OUTPUT_PANEL,
-            "text: values as they are; json: values as JSON; record: with key, headers and position.",
-            "FORMAT",
-        ),
-    ] = "text",
-    as_json: Annotated[bool, option("--json", OUTPUT_PANEL, "The same as --format record.")] = False,
-    keys: Annotated[bool, option("--keys", OUTPUT_PANEL, "With --format text: print key, tab, value.")] = False,
+    from_beginning: bool = RECORDS_PANEL.flag("Start at the oldest record, not at new ones."),
+    partition: int | None = RECORDS_PANEL.option("Only this partition.", "N", min=0),
+    offset: int | None = RECORDS_PANEL.option("Start at this offset; needs --partition.", "N", min=0),
+    from_time: str | None = RECORDS_PANEL.option("Start at this time: 2026-01-31T12:00:00Z, '5m ago'.", "TIME"),
+    group: str | None = RECORDS_PANEL.option(
+        "Read as a member of this consumer group, and commit its offsets.", "NAME"
+    ),
+    most: int | None = RECORDS_PANEL.option("Maximum number of records; then stop.", "N", names="--max", min=1),
+    timeout: str | None = RECORDS_PANEL.option("Stop when no record came for this long.", "DURATION"),
+    committed: bool = RECORDS_PANEL.flag(
+        "Only records of committed transactions, or all.", names="--read-committed/--read-uncommitted", default=True
+    ),
+    current: bool = RECORDS_PANEL.flag("Read the topic's current generation; see millrace replay --help."),
+    format_: str = OUTPUT_PANEL.option(
+        "text: values as they are; json: values as JSON; record: with key, headers and position.",
+        "FORMAT",
+        default="text",
+    ),
+    as_json: bool = OUTPUT_PANEL.flag("The same as --format record.", names="--json"),
+    keys: bool = OUTPUT_PANEL.flag("With --format text: print key, tab, value."),
     kafka: KafkaOptions,
 ) -> None:
     """Print the records of a topic until Ctrl-C, --max or --timeout."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.app import RECORDS_PANEL, App, option
+from millrace.cli.app import RECORDS_PANEL, App
 from millrace.cli.options import AsJson, KafkaOptions, Yes, confirm
 from millrace.cli.output import print_line, print_result, show_json, show_rows, show_table
 from millrace.units import parse_start
@@ -50,12 +50,12 @@ def describe(name: GroupName, kafka: KafkaOptions, as_json: AsJson = False) -> N
 def reset(
     name: GroupName,
     *,
-    topic: Annotated[str, option("--topic", RECORDS_PANEL, "The topic to move in.", "TOPIC", show_default=False)],
-    to: Annotated[
-        str, option("--to", RECORDS_PANEL, "earliest, latest, an offset, or a time.", "POSITION", show_default=False)
-    ],
-    partition: Annotated[int | None, option("--partition", RECORDS_PANEL, "Only this partition.", "N", min=0)] = None,
-    dry_run: Annotated[bool, option("--dry-run", RECORDS_PANEL, "Show what would change, and change nothing.")] = False,
+    topic: str = RECORDS_PANEL.option("The topic to move in.", "TOPIC", show_default=False, default=...),
+    to: str = RECORDS_PANEL.option(
+        "earliest, latest, an offset, or a time.", "POSITION", show_default=False, default=...
+    ),
+    partition: int | None = RECORDS_PANEL.option("Only this partition.", "N", min=0),
+    dry_run: bool = RECORDS_PANEL.flag("Show what would change, and change nothing."),
     kafka: KafkaOptions,
     yes: Yes = False,
     as_json: AsJson = False,

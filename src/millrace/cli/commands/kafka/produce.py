@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from millrace.cli.app import option
+from millrace.cli.app import Panel
 from millrace.cli.options import KafkaOptions, TopicName, pairs
 from millrace.cli.output import delivered_line, print_line, progress_line
 from millrace.cli.signals import until_stopped
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from millrace.clients.kafka.producer import Producer
     from millrace.clients.kafka.record import Record
 
-_INPUT_PANEL = "Input"
-_DELIVERY_PANEL = "Delivery"
+_INPUT_PANEL = Panel("Input")
+_DELIVERY_PANEL = Panel("Delivery")
 
 
 def produce(
@@ -29,48 +29,27 @@ def produce(
     *,
     file: Annotated[
         Path | None,
-        option(
-            "--file -f", _INPUT_PANEL, "A file with one record on each line.", "FILE", show_default="standard input"
+        _INPUT_PANEL.option(
+            "A file with one record on each line.", "FILE", names="--file -f", show_default="standard input"
         ),
     ] = None,
-    key: Annotated[str | None, option("--key", _INPUT_PANEL, "The key of every record.", "TEXT")] = None,
-    key_separator: Annotated[
-        str | None, option("--key-separator", _INPUT_PANEL, "Separates key and value in a line.", "TEXT")
-    ] = None,
+    key: str | None = _INPUT_PANEL.option("The key of every record.", "TEXT"),
+    key_separator: str | None = _INPUT_PANEL.option("Separates key and value in a line.", "TEXT"),
     header: Annotated[
-        list[str] | None, option("--header", _INPUT_PANEL, "A header; may be given several times.", "KEY=VALUE")
+        list[str] | None, _INPUT_PANEL.option("A header; may be given several times.", "KEY=VALUE")
     ] = None,
-    null: Annotated[
-        str | None, option("--null", _INPUT_PANEL, "Send this value as null (deletes a key).", "TEXT")
-    ] = None,
-    raw: Annotated[bool, option("--raw", _INPUT_PANEL, "Send bytes as they are; lines need not be UTF-8.")] = False,
-    partition: Annotated[
-        int | None,
-        option("--partition", _DELIVERY_PANEL, "The partition to write to.", "N", min=0, show_default="by key"),
-    ] = None,
-    acks: Annotated[
-        str, option("--acks", _DELIVERY_PANEL, "How many replicas must acknowledge a record.", "0|1|all")
-    ] = "all",
-    idempotence: Annotated[
-        bool | None,
-        option(
-            "--idempotence/--no-idempotence", _DELIVERY_PANEL, "Write no duplicates.", show_default="on with --acks all"
-        ),
-    ] = None,
-    compression: Annotated[
-        str | None,
-        option("--compression", _DELIVERY_PANEL, "none, gzip, snappy, lz4 or zstd.", "CODEC", show_default="lz4"),
-    ] = None,
-    transaction: Annotated[
-        bool, option("--transaction", _DELIVERY_PANEL, "Send all lines in one transaction.")
-    ] = False,
-    transactional_id: Annotated[
-        str | None, option("--transactional-id", _DELIVERY_PANEL, "The transactional id; implies --transaction.", "ID")
-    ] = None,
-    abort: Annotated[
-        bool, option("--abort", _DELIVERY_PANEL, "Abort the transaction at the end, to see the effect.")
-    ] = False,
-    timeout: Annotated[str, option("--timeout", _DELIVERY_PANEL, "Delivery timeout of a record.", "DURATION")] = "2m",
+    null: str | None = _INPUT_PANEL.option("Send this value as null (deletes a key).", "TEXT"),
+    raw: bool = _INPUT_PANEL.flag("Send bytes as they are; lines need not be UTF-8."),
+    partition: int | None = _DELIVERY_PANEL.option("The partition to write to.", "N", min=0, show_default="by key"),
+    acks: str = _DELIVERY_PANEL.option("How many replicas must acknowledge a record.", "0|1|all", default="all"),
+    idempotence: bool | None = _DELIVERY_PANEL.option(
+        "Write no duplicates.", names="--idempotence/--no-idempotence", show_default="on with --acks all"
+    ),
+    compression: str | None = _DELIVERY_PANEL.option("none, gzip, snappy, lz4 or zstd.", "CODEC", show_default="lz4"),
+    transaction: bool = _DELIVERY_PANEL.flag("Send all lines in one transaction."),
+    transactional_id: str | None = _DELIVERY_PANEL.option("The transactional id; implies --transaction.", "ID"),
+    abort: bool = _DELIVERY_PANEL.flag("Abort the transaction at the end, to see the effect."),
+    timeout: str = _DELIVERY_PANEL.option("Delivery timeout of a record.", "DURATION", default="2m"),
     kafka: KafkaOptions,
 ) -> None:
     """Write lines from standard input or a file to a topic."""

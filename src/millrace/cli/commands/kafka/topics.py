@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.app import OUTPUT_PANEL, App, option
+from millrace.cli.app import OUTPUT_PANEL, App, Panel
 from millrace.cli.options import AsJson, KafkaOptions, Yes, confirm, pairs
 from millrace.cli.output import print_line, print_result, progress_line, show_json, show_rows, show_table
 from millrace.errors import InvalidOption
@@ -21,20 +21,17 @@ if TYPE_CHECKING:
     from millrace.clients.kafka.topics import Topic
 
 app = App(help="Topics: create, list, describe, alter, delete.")
-_TOPIC_PANEL = "Topic"
+_TOPIC_PANEL = Panel("Topic")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the topic.", show_default=False)]
 Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="The names of topics.", show_default=False)]
 Partitions = Annotated[
-    int | None, option("--partitions", _TOPIC_PANEL, "Number of partitions.", "N", min=1, show_default="the broker's")
+    int | None,
+    _TOPIC_PANEL.option("Number of partitions.", "N", min=1, show_default="the broker's"),
 ]
-Retention = Annotated[
-    str | None, option("--retention", _TOPIC_PANEL, "How long records are kept, as 1h, 7d or forever.", "DURATION")
-]
-Configs = Annotated[
-    list[str] | None, option("--config", _TOPIC_PANEL, "A topic setting; may be given several times.", "KEY=VALUE")
-]
-Count = Annotated[bool, option("--count", OUTPUT_PANEL, "Count the committed records as well, by reading all of them.")]
+Retention = Annotated[str | None, _TOPIC_PANEL.option("How long records are kept, as 1h, 7d or forever.", "DURATION")]
+Configs = Annotated[list[str] | None, _TOPIC_PANEL.option("A topic setting; may be given several times.", "KEY=VALUE")]
+Count = Annotated[bool, OUTPUT_PANEL.flag("Count the committed records as well, by reading all of them.")]
 
 
 @app.command()
@@ -42,17 +39,9 @@ def create(
     name: Name,
     *,
     partitions: Partitions = None,
-    replication: Annotated[
-        int | None,
-        option(
-            "--replication",
-            _TOPIC_PANEL,
-            "Number of replicas of each partition.",
-            "N",
-            min=1,
-            show_default="the broker's",
-        ),
-    ] = None,
+    replication: int | None = _TOPIC_PANEL.option(
+        "Number of replicas of each partition.", "N", min=1, show_default="the broker's"
+    ),
     retention: Retention = None,
     config: Configs = None,
     kafka: KafkaOptions,
@@ -69,7 +58,7 @@ def create(
 @app.command("list")
 def list_(
     *,
-    internal: Annotated[bool, option("--internal", OUTPUT_PANEL, "Also list the internal topics of Kafka.")] = False,
+    internal: bool = OUTPUT_PANEL.flag("Also list the internal topics of Kafka."),
     count: Count = False,
     as_json: AsJson = False,
     kafka: KafkaOptions,
@@ -143,9 +132,7 @@ def alter(
     partitions: Partitions = None,
     retention: Retention = None,
     config: Configs = None,
-    reset: Annotated[
-        list[str] | None, option("--reset", _TOPIC_PANEL, "Reset a setting to the broker's default.", "KEY")
-    ] = None,
+    reset: Annotated[list[str] | None, _TOPIC_PANEL.option("Reset a setting to the broker's default.", "KEY")] = None,
     kafka: KafkaOptions,
 ) -> None:
     """Change a topic: more partitions, settings."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.app import option
+from millrace.cli.app import Panel
 from millrace.cli.commands.cassandra import CassandraConnectionOptions, node
 from millrace.cli.commands.replay.generations import drop_generation, show_comparison, show_list, show_switch
 from millrace.cli.commands.run import cluster_for
@@ -34,60 +34,33 @@ if TYPE_CHECKING:
     from millrace.engine.run import RunSettings
     from millrace.pipeline.model import PipelineDef
 
-_REPLAY_PANEL, _GENERATIONS_PANEL = "Replay", "Generations"
+_REPLAY_PANEL, _GENERATIONS_PANEL = Panel("Replay"), Panel("Generations")
 _UPDATE_INTERVAL_S = 0.5
 
 
 def replay(
     file: PipelineFile,
     *,
-    from_: Annotated[
-        str | None,
-        option(
-            "--from",
-            _REPLAY_PANEL,
-            "Where to start: earliest, a time, '2h ago', or offsets as posts[0]@23,posts[1]@40.",
-            "POSITION",
-        ),
-    ] = None,
-    to: Annotated[
-        str | None, option("--to", _REPLAY_PANEL, "Where to end.", "POSITION", show_default="the newest record")
-    ] = None,
-    resume: Annotated[bool, option("--resume", _REPLAY_PANEL, "Resume a replay that was stopped.")] = False,
-    new: Annotated[
-        bool, option("--new", _REPLAY_PANEL, "Abandon a replay that was stopped, and start another.")
-    ] = False,
+    from_: str | None = _REPLAY_PANEL.option(
+        "Where to start: earliest, a time, '2h ago', or offsets as posts[0]@23,posts[1]@40.", "POSITION"
+    ),
+    to: str | None = _REPLAY_PANEL.option("Where to end.", "POSITION", show_default="the newest record"),
+    resume: bool = _REPLAY_PANEL.flag("Resume a replay that was stopped."),
+    new: bool = _REPLAY_PANEL.flag("Abandon a replay that was stopped, and start another."),
     leave_out: Annotated[
         list[str] | None,
-        option(
-            "--leave-out",
-            _REPLAY_PANEL,
-            "Leave out sinks that cannot have generations, as foreach; may be given several times.",
-            "CONNECTOR",
+        _REPLAY_PANEL.option(
+            "Leave out sinks that cannot have generations, as foreach; may be given several times.", "CONNECTOR"
         ),
     ] = None,
-    compare: Annotated[
-        bool, option("--compare", _GENERATIONS_PANEL, "Show counts and keys that differ; exit code 1 if there are any.")
-    ] = False,
-    switch: Annotated[bool, option("--switch", _GENERATIONS_PANEL, "Make the new generation the current one.")] = False,
-    rollback: Annotated[
-        bool, option("--rollback", _GENERATIONS_PANEL, "Make the previous generation the current one.")
-    ] = False,
-    list_: Annotated[bool, option("--list", _GENERATIONS_PANEL, "List the generations.")] = False,
-    drop: Annotated[
-        int | None, option("--drop", _GENERATIONS_PANEL, "Delete a generation permanently.", "N", min=1)
-    ] = None,
-    generation: Annotated[
-        int | None,
-        option(
-            "--generation",
-            _GENERATIONS_PANEL,
-            "Which generation to compare or switch to.",
-            "N",
-            min=1,
-            show_default="the newest",
-        ),
-    ] = None,
+    compare: bool = _GENERATIONS_PANEL.flag("Show counts and keys that differ; exit code 1 if there are any."),
+    switch: bool = _GENERATIONS_PANEL.flag("Make the new generation the current one."),
+    rollback: bool = _GENERATIONS_PANEL.flag("Make the previous generation the current one."),
+    list_: bool = _GENERATIONS_PANEL.flag("List the generations."),
+    drop: int | None = _GENERATIONS_PANEL.option("Delete a generation permanently.", "N", min=1),
+    generation: int | None = _GENERATIONS_PANEL.option(
+        "Which generation to compare or switch to.", "N", min=1, show_default="the newest"
+    ),
     state: State = None,
     recovery: RecoveryOptions,
     spark: SparkOptions,
