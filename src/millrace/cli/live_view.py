@@ -31,12 +31,7 @@ Figures = Callable[[], Sequence[Mapping[str, Any]]]
 PRINT_INTERVAL_S = 5.0
 """Between two plain lines of a query."""
 _POLL_INTERVAL_S = 0.25
-_COLOURS = {
-    Phase.RUNNING: "green",
-    Phase.WAITING: "cyan",
-    Phase.RESTARTING: "bold yellow",
-    Phase.FAILED: "bold red",
-}
+_COLOURS = {Phase.RUNNING: "green", Phase.WAITING: "cyan", Phase.RESTARTING: "bold yellow", Phase.FAILED: "bold red"}
 _LEFT_ALIGNED = ("query", "state", "watermark")
 _COLUMNS = ("rows/s", "batch ms", "delay ms", "lag", "behind", "watermark", "state rows", "late")
 _DSTREAMS_COLUMN = "delay ms"

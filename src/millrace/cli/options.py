@@ -38,10 +38,7 @@ State = Annotated[
     STATE_PANEL.option("State directory.", "DIR", parser=state_path, show_default=".millrace/pipelines/NAME"),
 ]
 StateRoot = Annotated[str | None, STATE_PANEL.setting(STATE, "DIR")]
-ShipPackages = Annotated[
-    bool,
-    SPARK_PANEL.flag("Send the packages of this Python to executors that do not have them."),
-]
+ShipPackages = Annotated[bool, SPARK_PANEL.flag("Send the packages of this Python to executors that do not have them.")]
 
 
 @dataclass(frozen=True)

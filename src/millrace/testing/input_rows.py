@@ -94,7 +94,7 @@ class RowEncoder:
             yield from (self._message(row) for row in rows)
         else:
             raise InvalidTest(
-                f"rows for {self.name!r} are a list, a text of lines, or one of {', '.join(FORMS)} with a file",
+                f"rows for {self.name!r} are a list, a text of lines, or one of {', '.join(FORMS)} with a file"
             )
 
     def _encode_file(self, form: str, path: Path) -> Iterator[Message]:

@@ -147,11 +147,7 @@ class ColumnMasker:
     """
 
     def __init__(
-        self,
-        columns: Iterable[str],
-        phrase: str | None = None,
-        keep: Collection[str] = (),
-        names: Collection[str] = (),
+        self, columns: Iterable[str], phrase: str | None = None, keep: Collection[str] = (), names: Collection[str] = ()
     ) -> None:
         self._columns, self._keep = tuple(dict.fromkeys((*columns, *names))), frozenset(keep)
         self._names = frozenset(names)

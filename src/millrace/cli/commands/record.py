@@ -51,8 +51,7 @@ def record(
         ),
     ] = None,
     keep: Annotated[
-        list[KeepUnmasked] | None,
-        _MASK_PANEL.option("Do not mask the keys, or the headers, of the records."),
+        list[KeepUnmasked] | None, _MASK_PANEL.option("Do not mask the keys, or the headers, of the records.")
     ] = None,
     phrase: str | None = _MASK_PANEL.option(
         "With the same phrase, the same values get the same masks in every recording.", "TEXT"

@@ -43,8 +43,7 @@ class PositionOptions(OptionGroup):
 
     partition: Annotated[int | None, RECORDS_PANEL.option("Only records of this source partition.", "N", min=0)] = None
     offset: Annotated[
-        int | None,
-        RECORDS_PANEL.option("Only the record that had this offset; needs --partition.", "N", min=0),
+        int | None, RECORDS_PANEL.option("Only the record that had this offset; needs --partition.", "N", min=0)
     ] = None
 
     def require_partition(self) -> None:

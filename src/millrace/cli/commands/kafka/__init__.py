@@ -34,8 +34,7 @@ def up(
     secure: Secure = None,
     heap: str | None = SERVICE_PANEL.setting(KAFKA_HEAP, "SIZE"),
     config: Annotated[
-        list[str] | None,
-        SERVICE_PANEL.option("A broker property; may be given several times.", "KEY=VALUE"),
+        list[str] | None, SERVICE_PANEL.option("A broker property; may be given several times.", "KEY=VALUE")
     ] = None,
 ) -> None:
     """Start Kafka and keep it running until Ctrl-C, or in the background with --detach."""

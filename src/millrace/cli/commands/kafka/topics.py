@@ -26,8 +26,7 @@ _TOPIC_PANEL = Panel("Topic")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the topic.", show_default=False)]
 Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="The names of topics.", show_default=False)]
 Partitions = Annotated[
-    int | None,
-    _TOPIC_PANEL.option("Number of partitions.", "N", min=1, show_default="the broker's"),
+    int | None, _TOPIC_PANEL.option("Number of partitions.", "N", min=1, show_default="the broker's")
 ]
 Retention = Annotated[str | None, _TOPIC_PANEL.option("How long records are kept, as 1h, 7d or forever.", "DURATION")]
 Configs = Annotated[list[str] | None, _TOPIC_PANEL.option("A topic setting; may be given several times.", "KEY=VALUE")]
