@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import fcntl
 import gc
 import json
 import mmap
@@ -248,8 +249,7 @@ def _ended_early(file: str, code: int | None, dump: str, ending: tuple[str, int]
         why = f"it was at {innermost}" if innermost else why
         return Problem("pipeline.ended", message, place, _NO_ENDING, why)
     message = f"the process that read the file ended with exit code {code} and without a result"
-    why = "code that the file runs has ended it"
-    return Problem("pipeline.ended", message, place, _NO_ENDING, why)
+    return Problem("pipeline.ended", message, place, _NO_ENDING, "code that the file runs has ended it")
 
 
 def _signal_name(number: int) -> str:
@@ -351,7 +351,9 @@ def _run(shared: _SharedReport, trace: int, file: str, examine: Examine, limit_s
         faulthandler.dump_traceback_later(limit_s, exit=True, file=trace)
         step = CheckStep(partial(begin, False), partial(begin, True), lambda result: write(_as_report(result)))
         report = _reported(file, examine, step, free_memory)
-        _finish_output()
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            with suppress(BaseException):
+                stream.flush()  # type: ignore[union-attr]
         if _getpid() == pid:  # a process that the file has forked also gets here
             write(report)
             _exit(0)
@@ -362,8 +364,6 @@ def _run(shared: _SharedReport, trace: int, file: str, examine: Examine, limit_s
 
 def _detach(trace: int, *, quiet: bool) -> int:
     """Leave the terminal and the signals to the parent; return the descriptor for faulthandler."""
-    import fcntl
-
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -386,7 +386,8 @@ def _note_endings(shared: _SharedReport, file: str, pid: int) -> None:
 
     def noting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*arguments: Any, **named: Any) -> Any:
-            if _getpid() != pid or not _ends_us(name, arguments, pid):
+            kills_another = name in ("kill", "killpg") and arguments[:1] not in ((pid,), (-pid,), (0,), (-1,))
+            if _getpid() != pid or kills_another:
                 return call(*arguments, **named)
             shared.set_ending_call(name, _own_line(sys._getframe(1), file))
             try:
@@ -417,10 +418,6 @@ def _note_open_lines(shared: _SharedReport) -> None:
     for number, stream in enumerate((sys.stdout, sys.stderr)):
         with suppress(AttributeError):  # None when it is closed
             stream.write = noting(number, stream.write)  # type: ignore[method-assign]
-
-
-def _ends_us(name: str, arguments: tuple[Any, ...], pid: int) -> bool:
-    return name not in ("kill", "killpg") or (bool(arguments) and arguments[0] in (pid, -pid, 0, -1))
 
 
 def _own_line(frame: FrameType | None, file: str) -> int:
@@ -488,9 +485,3 @@ def _flat(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _encoded(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields).encode()
-
-
-def _finish_output() -> None:
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        with suppress(BaseException):
-            stream.flush()  # type: ignore[union-attr]

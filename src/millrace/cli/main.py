@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import Annotated
 
 import typer
 
@@ -72,12 +71,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    verbose: Annotated[bool, typer.Option("--verbose", help=VERBOSE.help)] = False,
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
-    ] = (False),
+    verbose: bool = typer.Option(False, "--verbose", help=VERBOSE.help),
+    _: bool = typer.Option(False, "--version", help="Show the version.", callback=_print_version, is_eager=True),
 ) -> None:
-    del version
     if verbose:
         # Child processes and every package read it from the environment.
         os.environ[VERBOSE.variable] = "1"
@@ -86,34 +82,24 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; report a failure as a message and an exit code."""
+    """Run the command line; report a failure as a message and an exit code, with a stack trace only if --verbose."""
     try:
         app(prog_name="millrace")
-    except MillraceError as error:
-        show_error(error)
-        _show_trace()
-        sys.exit(error.exit_code)
-    except OSError as error:
-        failure = RunError(f"the system refused: {error.strerror or error}", why=error.filename and str(error.filename))
-        show_error(failure)
-        _show_trace()
-        sys.exit(failure.exit_code)
     except Exception as error:
-        # A bug of Millrace; there is no stack trace without --verbose either.
-        show_error(
-            MillraceError(
-                f"internal error of Millrace: {described(error)}",
-                hint="run it again as millrace --verbose … and report the output",
-            )
-        )
-        _show_trace()
-        sys.exit(1)
+        failure = _failure(error)
+        show_error(failure)
+        if VERBOSE.value():
+            sys.stderr.write(masked(traceback.format_exc()))
+        sys.exit(failure.exit_code)
 
 
-def _show_trace() -> None:
-    """Print the current stack trace, without secrets, if --verbose was given."""
-    if VERBOSE.value():
-        sys.stderr.write(masked(traceback.format_exc()))
+def _failure(error: Exception) -> MillraceError:
+    if isinstance(error, MillraceError):
+        return error
+    if isinstance(error, OSError):
+        return RunError(f"the system refused: {error.strerror or error}", why=error.filename and str(error.filename))
+    hint = "run it again as millrace --verbose … and report the output"
+    return MillraceError(f"internal error of Millrace: {described(error)}", hint=hint)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from millrace.cli.app import DASHBOARD_PANEL, STATE_PANEL, OptionGroup, renamed_option
 from millrace.cli.output import print_line
@@ -90,7 +90,9 @@ def alerting(
         yield
         return
     from millrace.connectors.base.registry import topics_read
+    from millrace.dashboard.kafka.lag import LAG_EVERY, LagMeter
     from millrace.telemetry.alerts import POLL_INTERVAL_S, AlertMonitor, AlertSender
+    from millrace.telemetry.channels import Channels
     from millrace.telemetry.measurements import Measurements, Sampler
     from millrace.telemetry.topology import topology_of
 
@@ -100,8 +102,10 @@ def alerting(
         measurements = page.measurements if page else Measurements()
         topology = topology_of(plan, topics_read(plan.pipeline))
         monitor = AlertMonitor(plan.pipeline.name, run_status, measurements, topology, alerts.limits, sender.send)
-        if page is None and cluster and alerts.limits.lag:
-            stack.callback(_measure_lag(cluster, run_status, measurements, plan))
+        if page is None and cluster and alerts.limits.lag:  # there is no dashboard that measures it
+            meter = LagMeter(cluster, run_status, measurements, topology, Channels())
+            stack.callback(meter.close)
+            stack.callback(Sampler("lag", meter.look, LAG_EVERY, last=False).start().close)
         sampler = Sampler("alerts", lambda: monitor.look(time.monotonic()), POLL_INTERVAL_S).start()
         stack.callback(sampler.close)
         try:
@@ -113,26 +117,6 @@ def alerting(
             sampler.close()
             monitor.ended(error)
             raise
-
-
-def _measure_lag(
-    cluster: Callable[[], Cluster], run_status: RunStatus, measurements: Any, plan: Plan
-) -> Callable[[], None]:
-    """Measure lag for a run without a dashboard; return what stops it."""
-    from millrace.connectors.base.registry import topics_read
-    from millrace.dashboard.kafka.lag import LAG_EVERY, LagMeter
-    from millrace.telemetry.channels import Channels
-    from millrace.telemetry.measurements import Sampler
-    from millrace.telemetry.topology import topology_of
-
-    meter = LagMeter(cluster, run_status, measurements, topology_of(plan, topics_read(plan.pipeline)), Channels())
-    sampler = Sampler("lag", meter.look, LAG_EVERY, last=False).start()
-
-    def stop() -> None:
-        sampler.close()
-        meter.close()
-
-    return stop
 
 
 LOCAL_HOST = "127.0.0.1"
@@ -166,13 +150,8 @@ class DashboardOptions(OptionGroup):
         """
         from millrace.dashboard.server import ServerOptions
 
-        given = {
-            "--port": self.port is not None,
-            "--host": self.host != LOCAL_HOST,
-            "--all-topics": self.all_topics,
-            "--open": self.open_,
-        }
-        for flag, is_given in given.items():
+        given = {"--port": self.port is not None, "--host": self.host != LOCAL_HOST}
+        for flag, is_given in (given | {"--all-topics": self.all_topics, "--open": self.open_}).items():
             if is_given and not self.dashboard:
                 raise InvalidOption(f"{flag} has no effect with --no-dashboard", hint="drop one of them")
         return ServerOptions(self.host, self.port, self.read_only, TOKEN.value(), self.all_topics)

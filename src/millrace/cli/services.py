@@ -15,8 +15,6 @@ from millrace.cli.output import fetching, print_line, print_result, status_line
 from millrace.cli.signals import interruptible, until_stopped
 
 if TYPE_CHECKING:
-    from threading import Event
-
     from millrace.services.lifecycle import Embedded
 
 Client = TypeVar("Client")
@@ -52,7 +50,11 @@ def start_until_stopped(service: Embedded[Any, Any], *, detach: bool, data: str 
         try:
             start_service(service)
             print_line("Ctrl-C stops it")
-            _wait(service, stop)
+            process = None
+            while not process and not stop.wait(_POLL_INTERVAL_S):  # `down` may stop it as well
+                process = service.died()
+                if process and not process.was_stopped():
+                    raise process.failure(f"{process.name} ended by itself")
         finally:
             service.stop()
     print_line("stopped; the data is kept")
@@ -81,16 +83,6 @@ def found_or_own(find: Callable[[], Client], own: Embedded[Any, Client]) -> Iter
         yield client
     finally:
         own.stop()
-
-
-def _wait(service: Embedded[Any, Any], stop: Event) -> None:
-    """Wait for Ctrl-C, or until `down` has stopped the service; raise if a process fails."""
-    while not stop.wait(_POLL_INTERVAL_S):
-        process = service.died()
-        if process and not process.was_stopped():
-            raise process.failure(f"{process.name} ended by itself")
-        if process:
-            return
 
 
 def prepare_spark(*sets: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import util
 from pathlib import Path
@@ -76,7 +76,7 @@ class Submission:
     def _require_no_secrets(self) -> None:
         """Raise InvalidOption if a setting, here or among the arguments for the driver, is a secret."""
         pairs = [(key, value) for key, _, value in (word.partition("=") for word in self.arguments)]
-        given = [*self.settings.items(), *((key, value) for key, value in pairs if not _REFERENCE.fullmatch(value))]
+        given = [*self.settings.items(), *(pair for pair in pairs if not _REFERENCE.fullmatch(pair[1]))]
         secrets = [key for key, value in given if value and shown(key, value) != value]
         if secrets or any(map(holds_password, self.arguments)):
             raise InvalidOption(
@@ -102,10 +102,13 @@ def submit_command(submission: Submission, folder: Path) -> list[str]:
     settings = dict(_settings(submission))
     command = [str(spark_submit()), "--master", submission.master]
     command += ["--deploy-mode", submission.deploy, "--name", submission.name]
-    project = [_project(submission, folder)] if submission.deploy == "cluster" else []
-    archives = [settings.pop(_ARCHIVES, ""), *project]
+    project = submission.file.absolute().parent
+    modules = [] if submission.image is not None else [shipping.millrace_zip(folder)]
+    archives = [settings.pop(_ARCHIVES, "")]
+    if submission.deploy == "cluster":  # the whole folder, with data that the pipeline names
+        archives.append(f"{shipping.whole_zip(project, folder)}#{PROJECT}")
     command += _listed("--jars", settings.pop(_JARS, "").split(","))
-    command += _listed("--py-files", list(map(str, _modules(submission, folder))))
+    command += _listed("--py-files", [str(path) for path in (*modules, shipping.project_zip(project, folder))])
     command += _listed("--archives", archives)
     command += [word for key, value in sorted(settings.items()) for word in ("--conf", f"{key}={value}")]
     return [*command, *_program(submission)]
@@ -141,17 +144,6 @@ def carried_properties(config: Path, file: Path) -> Path:
             why="only the folder of the pipeline's file is sent there",
             hint="move it to that folder, or leave --deploy-mode cluster out",
         ) from None
-
-
-def _modules(submission: Submission, folder: Path) -> Iterator[Path]:
-    if submission.image is None:
-        yield shipping.millrace_zip(folder)
-    yield shipping.project_zip(submission.file.absolute().parent, folder)
-
-
-def _project(submission: Submission, folder: Path) -> str:
-    """Return the archive of the pipeline's whole folder, with data that the pipeline names."""
-    return f"{shipping.whole_zip(submission.file.absolute().parent, folder)}#{PROJECT}"
 
 
 def _listed(option: str, values: Sequence[str]) -> list[str]:

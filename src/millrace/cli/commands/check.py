@@ -22,7 +22,7 @@ from millrace.settings import ARCHIVE, BULK_READER, CHECK_TIMEOUT, RESTARTS, STA
 from millrace.units import format_count
 
 if TYPE_CHECKING:
-    from millrace.cli.isolated_check import CheckedContents, CheckResult, CheckStep
+    from millrace.cli.isolated_check import CheckResult, CheckStep
     from millrace.pipeline.model import PipelineDef
 
 _RUN_SETTINGS: tuple[Setting[Any], ...] = (BULK_READER, ARCHIVE, STATE_KEYS, RESTARTS)
@@ -39,7 +39,10 @@ def check(
 ) -> None:
     """Report every problem of a pipeline, with its line and how to fix it; exit code 2 if one is an error."""
     if schema:
-        _show_schema()
+        from millrace.connectors.base.registry import sink_forms, source_forms
+        from millrace.pipeline.loading.json_schema import json_schema
+
+        show_json(json_schema(source_forms(), sink_forms()))
         return
     if file is None:
         raise InvalidOption("no file was named", hint="millrace check FILE")
@@ -171,14 +174,10 @@ def _show(file: str, result: CheckResult) -> None:
     errors = len(_errors(result.problems))
     counts = {"error": errors, "warning": len(result.problems) - errors}
     summary = ", ".join(format_count(count, noun) for noun, count in counts.items() if count) or "no problems"
-    print_result(f"{file}: {summary}{_contents(result.contents)}")
-
-
-def _contents(contents: CheckedContents | None) -> str:
-    if contents is None:
-        return ""
-    parts = (("source", contents.sources), ("table", contents.tables), ("sink", contents.sinks))
-    return f" ({', '.join(format_count(count, noun) for noun, count in parts)})"
+    if size := result.contents:
+        parts = (("source", size.sources), ("table", size.tables), ("sink", size.sinks))
+        summary += f" ({', '.join(format_count(count, noun) for noun, count in parts)})"
+    print_result(f"{file}: {summary}")
 
 
 def _as_json(problem: Problem) -> dict[str, str | int | None]:
@@ -192,10 +191,3 @@ def _as_json(problem: Problem) -> dict[str, str | int | None]:
         "why": problem.why,
         "hint": problem.hint,
     }
-
-
-def _show_schema() -> None:
-    from millrace.connectors.base.registry import sink_forms, source_forms
-    from millrace.pipeline.loading.json_schema import json_schema
-
-    show_json(json_schema(source_forms(), sink_forms()))

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,7 +63,10 @@ def exec_(
     from millrace.telemetry.query_status import RunStatus
 
     settings, server_options = spark.settings(), dashboard.server_options()
-    _require(script)
+    if not script.exists():
+        raise FileUnusable(f"there is no file {script}", hint="name a Python program")
+    if not os.access(script, os.R_OK):
+        raise FileUnusable(f"{script} cannot be read", hint="check its permissions")
     prepare_spark()
     _export_kafka(data)
     run_status = RunStatus()
@@ -74,15 +77,13 @@ def exec_(
         def serve() -> None:
             from millrace.dashboard.run_page import page_of_program
 
-            address = KAFKA.value()
-            page = page_of_program(
-                script, run_status, server_options, master=spark.master, spark=settings, kafka=address
-            )
+            kafka, master = KAFKA.value(), spark.master
+            page = page_of_program(script, run_status, server_options, master=master, spark=settings, kafka=kafka)
             stack.enter_context(served_dashboard(page, open_=dashboard.open_))
             stack.enter_context(with_kafka(page, _kafka()))
             figures.append(dashboard_figures(page.channels))
 
-        def current_figures() -> Sequence[Mapping[str, Any]]:
+        def current_figures() -> Any:
             return figures[-1]()
 
         launcher = ProgramLauncher(run_status, master=spark.master, settings=settings, log=log_file, output=_routing())
@@ -101,13 +102,6 @@ def _kafka() -> Callable[[], Cluster] | None:
         return None
     cluster = Cluster.at(address, KAFKA_CONFIG.value(), environment=True)
     return lambda: cluster
-
-
-def _require(script: Path) -> None:
-    if not script.exists():
-        raise FileUnusable(f"there is no file {script}", hint="name a Python program")
-    if not os.access(script, os.R_OK):
-        raise FileUnusable(f"{script} cannot be read", hint="check its permissions")
 
 
 def _export_kafka(data: str | None) -> None:

@@ -26,17 +26,9 @@ _COMMON = {
 }
 
 
-class Template(StrEnum):
-    """The templates for a project."""
-
-    posts = "posts"
-    logs = "logs"
-    sensors = "sensors"
-    blank = "blank"
-
-
+Template = StrEnum("Template", ["posts", "logs", "sensors", "blank"])
 _MAX_NAME_CHARS = 100
-_FEEDS = {Template.logs: "weblogs", Template.sensors: "sensors"}
+_FEEDS = {Template.posts: "posts", Template.logs: "weblogs", Template.sensors: "sensors"}
 
 
 def init(
@@ -67,24 +59,22 @@ def init(
 def _files(folder: Path, template: Template, file: str) -> dict[str, str]:
     """Return the files of a project with their contents."""
     own = _TEMPLATES / template.value
-    source = {Template.logs: "weblogs", Template.sensors: "sensors", Template.blank: "lines"}.get(template, "posts")
     words = {
         "name": _name(folder),
         "file": file,
         "version": millrace.__version__,
         "about": (own / "about.in").read_text("utf-8").strip(),
-        "source": source,
+        "source": _FEEDS.get(template, "lines"),
         "feed": _FEEDS.get(template, "posts"),
     }
     forms = {name: _TEMPLATES / "common" / form for name, form in _COMMON.items()}
     forms |= {name: own / f"{name}.in" for name in (file, "pipeline.test.yaml")}
-    filled = {name: _filled(path.read_text("utf-8"), words) for name, path in forms.items()}
-    return filled | {f"data/{path.name}": path.read_text("utf-8") for path in sorted((own / "data").iterdir())}
 
+    def filled(form: Path) -> str:  # only the words in braces that are defined: YAML has other braces
+        return re.sub(r"\{(\w+)\}", lambda match: words.get(match[1], match[0]), form.read_text("utf-8"))
 
-def _filled(text: str, words: dict[str, str]) -> str:
-    """Replace the words in braces that are defined; YAML has other braces."""
-    return re.sub(r"\{(\w+)\}", lambda match: words.get(match[1], match[0]), text)
+    data = {f"data/{path.name}": path.read_text("utf-8") for path in sorted((own / "data").iterdir())}
+    return {name: filled(form) for name, form in forms.items()} | data
 
 
 def _name(folder: Path) -> str:

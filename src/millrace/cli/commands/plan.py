@@ -18,9 +18,7 @@ from millrace.units import format_bytes
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
-    from millrace.engine.replay.generations import ChosenGeneration
     from millrace.pipeline.compatibility.state_schema import StateSchema
-    from millrace.pipeline.model import PipelineDef
     from millrace.pipeline.plan import Plan
 
 _CLASS_PATH_SETTINGS = ("spark.jars", "spark.driver.extraClassPath")
@@ -51,10 +49,13 @@ def plan(
     from millrace.engine.checkpoints.state_dir import unused_checkpoints
     from millrace.engine.plan_report import query_report, settings_report
     from millrace.engine.queries.builder import follow_generations
+    from millrace.engine.replay.generations import choose, listed
     from millrace.pipeline.plan import make_plan, with_letters
 
     given, accepted = spark.settings(), accept.queries()
-    chosen, generations = _generations(load_sound(file), state)
+    pipeline = load_sound(file)
+    base = state_folder(pipeline, state)
+    chosen = choose(pipeline, base)
     pipeline, folder = chosen.pipeline, chosen.state.absolute()
     with suppress(MillraceError):  # a system that does not answer is reported below
         pipeline = follow_generations(pipeline, kafka.cluster)
@@ -79,7 +80,7 @@ def plan(
         "file": pipeline.place.file,
         "state": str(folder),
         "generation": chosen.number,
-        "generations": generations,
+        "generations": listed(base),
         "queries": [query_report(pipeline, decision, folder, chosen.span) for decision in decisions],
         "letters": {query.name: query.dead_letter_source.name for query in made.queries if query.dead_letter_source},
         "unused": unused_checkpoints(folder, made),
@@ -132,14 +133,6 @@ def _answering_cluster(problem: MillraceError | None, kafka: KafkaOptions) -> Cl
     return kafka.cluster()
 
 
-def _generations(pipeline: PipelineDef, state: Path | None) -> tuple[ChosenGeneration, list[dict[str, Any]]]:
-    """Return the generation that a run would resume, and all of them if a replay has created one."""
-    from millrace.engine.replay.generations import choose, listed
-
-    base = state_folder(pipeline, state)
-    return choose(pipeline, base), listed(base)
-
-
 def _in_use(folder: Path) -> MillraceError | None:
     from millrace.locks import in_use
 
@@ -176,8 +169,7 @@ def _needs(plan: Plan, kafka: dict[str, Any] | None) -> list[str]:
 
     needs = ["Java and Spark"]
     if kafka:
-        named = f"Kafka at {kafka['address']}" if kafka["address"] else f"a Kafka of its own, in {kafka['own']}"
-        needs.append(named)
+        needs += [f"Kafka at {kafka['address']}" if kafka["address"] else f"a Kafka of its own, in {kafka['own']}"]
     return [*needs, "Cassandra"] if uses_system(plan.pipeline, "cassandra") else needs
 
 
@@ -193,8 +185,7 @@ def _show(report: dict[str, Any], *, explain: bool, deep: bool) -> None:
         )
     for name in report["unused"]:
         print_result(f"the checkpoint of query {name!r} is no longer used: no sink of the pipeline leads to it")
-    missing = (report["kafka"] or {}).get("missing")
-    if missing:
+    if missing := (report["kafka"] or {}).get("missing"):
         print_result(f"topics that a run creates: {', '.join(missing)}")
     print_result(f"a run needs: {', '.join(report['needs'])}")
     print_result(f"state: {report['state']}")

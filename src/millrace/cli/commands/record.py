@@ -21,11 +21,8 @@ _NAMES_PRINTED = 5
 _MASK_PANEL = Panel("Masking")
 
 
-class KeepUnmasked(StrEnum):
-    """Parts of a record that can stay as they are when columns are masked."""
-
-    key = "key"
-    headers = "headers"
+KeepUnmasked = StrEnum("KeepUnmasked", ["key", "headers"])
+"""Parts of a record that can stay as they are when columns are masked."""
 
 
 def record(

@@ -73,18 +73,9 @@ def submit(
         config = carried_properties(Path(config), Path(path))
     options = {"--state": state, "--kafka": address, "--kafka-config": config}
     given = [word for flag, value in options.items() if value is not None for word in (flag, str(value))]
-    sets = jar_sets(pipeline, folder)
+    sets, settings, words = jar_sets(pipeline, folder), spark_settings(set_), (*given, *(arguments or ()))
     submission = Submission(
-        Path(path),
-        pipeline.name,
-        master,
-        deploy_mode,
-        spark_settings(set_),
-        sets,
-        ship_packages,
-        image,
-        (*given, *(arguments or ())),
-        chosen,
+        Path(path), pipeline.name, master, deploy_mode, settings, sets, ship_packages, image, words, chosen
     )
     submission.require_sound()
     fetch_jars("spark", *sets)

@@ -50,13 +50,13 @@ def list_(*, every: All = False, as_json: AsJson = False, where: DeadLetterOptio
         redrive_markers_in_topics,
     )
 
-    cluster, missing = where.cluster()
-    topics = dead_topics(cluster) if cluster else []
-    counts = {topic: DeadLetterSummary() for topic in topics}
-    for letter in (
-        letters_in_topics(cluster, topics, markers=redrive_markers_in_topics(cluster, topics)) if cluster else ()
-    ):
-        counts[letter.location].add(letter)
+    cluster, missing = where.cluster_or_reason()
+    counts: dict[str, DeadLetterSummary] = {}
+    if cluster:
+        topics = dead_topics(cluster)
+        counts = {topic: DeadLetterSummary() for topic in topics}
+        for letter in letters_in_topics(cluster, topics, markers=redrive_markers_in_topics(cluster, topics)):
+            counts[letter.location].add(letter)
     for folder in dead_folders(STATE.value(where.state)):
         counts[str(folder)] = DeadLetterSummary()
         for letter in letters_in_folder(folder):

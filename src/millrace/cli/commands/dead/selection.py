@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.app import RECORDS_PANEL, OptionGroup
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, KafkaOptions, StateRoot
+from millrace.cli.options import KafkaOptions, StateRoot
 from millrace.cli.output import print_line
 from millrace.errors import FileUnusable, InvalidOption, NoCluster, Problem, UnknownName
 from millrace.limited_files import read_start
@@ -60,24 +60,21 @@ class PositionOptions(OptionGroup):
 
 
 @dataclass(frozen=True)
-class DeadLetterOptions(OptionGroup):
+class DeadLetterOptions(KafkaOptions):
     """Where dead letters are looked for."""
 
-    kafka: KafkaAddress = None
-    kafka_config: KafkaConfig = None
-    data: DataFolder = None
     state: StateRoot = None
 
-    def cluster(self) -> tuple[Cluster | None, NoCluster | None]:
+    def cluster_or_reason(self) -> tuple[Cluster | None, NoCluster | None]:
         """Return the cluster, or why there is none: letters in files can be read without."""
         try:
-            return KafkaOptions(self.kafka, self.kafka_config, self.data).cluster(), None
+            return self.cluster(), None
         except NoCluster as error:
             return None, error
 
     def select(self, target: str) -> DeadLetterSelection:
         """Return the letters of a pipeline or topic."""
-        return DeadLetterSelection.named(target, STATE.value(self.state), *self.cluster())
+        return DeadLetterSelection.named(target, STATE.value(self.state), *self.cluster_or_reason())
 
 
 def load_name(path: Path) -> str:
@@ -94,8 +91,8 @@ def load_name(path: Path) -> str:
         raise FileUnusable(f"cannot read {path}", why=error.strerror or str(error)) from None
     if problems:
         raise FileUnusable(f"{path} is not YAML", why=problems[0].message, place=problems[0].place)
-    fields = {key.text: value for key, value in root.pairs} if isinstance(root, Fields) else {}
-    name = fields.get("name")
+    pairs = root.pairs if isinstance(root, Fields) else ()
+    name = {key.text: value for key, value in pairs}.get("name")
     if not isinstance(name, Scalar) or not name.text:
         raise FileUnusable(f"{path} gives no name to its pipeline", hint="start it with name: …")
     return name.text
@@ -135,7 +132,11 @@ class DeadLetterSelection:
         folders = dead_folders(state, name)
         if missing and not folders:
             raise missing
-        known = is_file or (state / "pipelines" / name).is_dir() or (cluster is not None and _has_topic(cluster, name))
+        known = (
+            is_file
+            or (state / "pipelines" / name).is_dir()
+            or (cluster is not None and name in cluster.connect().topics)
+        )
         return cls(name, topics, folders, cluster, name, known, since=_replayed(name, state))
 
     def letters(self, *, redriven: bool = False) -> Iterator[StoredDeadLetter]:
@@ -187,10 +188,6 @@ def _replayed(name: str, state: Path) -> int | None:
     base, _, number = name.partition("@")
     generation = load(state / "pipelines" / base).get(int(number)) if number.isdecimal() else None
     return None if generation is None or generation.done is None else int(generation.done * 1000)
-
-
-def _has_topic(cluster: Cluster, name: str) -> bool:
-    return name in cluster.connect().topics
 
 
 def letter_line(stored: StoredDeadLetter) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import millrace
 from millrace.errors import UnknownName
@@ -32,11 +31,6 @@ class DemoFeed:
     rate: float
     malformed: float = 0.002
     disorder: float = 2.0
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of the feed."""
-        return {"malformed": self.malformed, "disorder": self.disorder}
 
 
 @dataclass(frozen=True)

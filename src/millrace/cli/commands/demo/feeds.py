@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from millrace.cli.commands.demo.catalog import Demo, DemoFeed
 from millrace.cli.output import print_line
@@ -42,10 +43,10 @@ def running_feeds(
     for topic in demo.topics:
         topics.ensure(cluster, topic, _PARTITIONS)
     end, result = threading.Event(), RunningFeed()
-    tasks = [_feed_task(feed, cluster, end) for feed in demo.feeds]
-    if typed := demo.typed:
-        tasks.append(lambda: _send_typed_lines(cluster, typed, ready, stop, end))
-        tasks.append(lambda: _print_counts(channels, end))
+    tasks = [partial(_write_feed, feed, cluster, end) for feed in demo.feeds]
+    if demo.typed:
+        tasks.append(partial(_send_typed_lines, cluster, demo.typed, ready, stop, end))
+        tasks.append(partial(_print_counts, channels, end))
     threads = [
         threading.Thread(target=_run_task, args=(task, result, stop), name="demo feed", daemon=True) for task in tasks
     ]
@@ -64,26 +65,22 @@ def running_feeds(
         raise result.failure
 
 
-def _feed_task(feed: DemoFeed, cluster: Cluster, end: threading.Event) -> Callable[[], None]:
+def _write_feed(feed: DemoFeed, cluster: Cluster, end: threading.Event) -> None:
     from millrace.connectors.base.record_sink import RECORD_SINKS, SinkTarget
     from millrace.feeds.base.api import FEEDS, Run
     from millrace.feeds.base.pump import pump
 
-    def write() -> None:
-        sink = RECORD_SINKS.load("kafka")(SinkTarget(feed.feed, cluster=lambda: cluster))
-        pump(FEEDS.load(feed.feed)(**feed.options), sink, Run(feed.rate, stop=end))
-
-    return write
+    sink = RECORD_SINKS.load("kafka")(SinkTarget(feed.feed, cluster=lambda: cluster))
+    options = {"malformed": feed.malformed, "disorder": feed.disorder}
+    pump(FEEDS.load(feed.feed)(**options), sink, Run(feed.rate, stop=end))
 
 
 def _run_task(task: Callable[[], None], result: RunningFeed, stop: threading.Event) -> None:
     try:
         task()
-    except MillraceError as error:
-        result.failure = error
-        stop.set()
     except Exception as error:  # without its feed the demo would run without input
-        result.failure = RunError("the feed ended", why=f"{type(error).__name__}: {error}")
+        unknown = RunError("the feed ended", why=f"{type(error).__name__}: {error}")
+        result.failure = error if isinstance(error, MillraceError) else unknown
         stop.set()
 
 

@@ -15,8 +15,6 @@ from millrace.units import format_count, parse_duration, parse_time
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from millrace.clients.kafka.cluster import Cluster
-
 
 def consume(
     topic: TopicName,
@@ -46,26 +44,21 @@ def consume(
     """Print the records of a topic until Ctrl-C, --max or --timeout."""
     from millrace.cli.commands.kafka.record_output import RECORD_FORMATS, for_terminal
     from millrace.clients.kafka.consumer import ReadRequest, read_records
+    from millrace.connectors.kafka.generation_alias import current_topic
 
     name = "record" if as_json else "keys" if keys and format_ == "text" else format_
     if name not in RECORD_FORMATS:
         raise InvalidOption(f"there is no format {format_!r}", hint="use text, json or record")
     to_line = for_terminal(name) if sys.stdout.isatty() else RECORD_FORMATS[name]
     cluster = kafka.cluster()
-    topic = _current(cluster, topic) if current else topic
+    if current:
+        name, topic = topic, current_topic(cluster, topic)
+        print_line(f"the current generation of {name} is the topic {topic}")
     printed = 0
     with until_stopped() as stop:
-        request = ReadRequest(
-            topic,
-            _start(from_beginning, offset, from_time),
-            partition,
-            group,
-            most,
-            None if timeout is None else parse_duration(timeout),
-            committed,
-            stop,
-            print_line,
-        )
+        start = _start(from_beginning, offset, from_time)
+        timeout_s = None if timeout is None else parse_duration(timeout)
+        request = ReadRequest(topic, start, partition, group, most, timeout_s, committed, stop, print_line)
         if sys.stdout.isatty() and not group and request.start == "latest":
             print_line("waiting for new records (--from-beginning shows older ones); Ctrl-C stops it")
         try:
@@ -79,14 +72,6 @@ def consume(
                 print_line(format_count(printed, "record"))
             raise
         print_line(format_count(printed, "record"))
-
-
-def _current(cluster: Cluster, name: str) -> str:
-    from millrace.connectors.kafka.generation_alias import current_topic
-
-    topic = current_topic(cluster, name)
-    print_line(f"the current generation of {name} is the topic {topic}")
-    return topic
 
 
 def _start(from_beginning: bool, offset: int | None, from_time: str | None) -> str | int | datetime:

@@ -88,7 +88,10 @@ def _send(producer: Producer, batches: Iterator[list[Record]], abort: bool) -> N
     if producer.transactional:
         producer.begin()
     try:
-        _send_all(producer, batches)
+        with progress_line(quiet=sys.stdin.isatty()) as progress:
+            for batch in batches:
+                producer.send(batch)
+                progress(f"{producer.delivered:,} delivered")
         if producer.transactional:
             _end_transaction(producer, abort)
     except BaseException:
@@ -97,13 +100,6 @@ def _send(producer: Producer, batches: Iterator[list[Record]], abort: bool) -> N
         raise
     finally:
         producer.close(print_line)
-
-
-def _send_all(producer: Producer, batches: Iterator[list[Record]]) -> None:
-    with progress_line(quiet=sys.stdin.isatty()) as progress:
-        for batch in batches:
-            producer.send(batch)
-            progress(f"{producer.delivered:,} delivered")
 
 
 def _end_transaction(producer: Producer, abort: bool) -> None:
