@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import getitem
@@ -100,24 +101,21 @@ def _with_rows_replaced(text: str, node: Any, old_rows: Any, rows: Sequence[Any]
     spans = [range(item.start_mark.line, _last_line(text, item) + 1) for item in removed]
     at = spans[0].start if spans else _last_line(text, node) + 1
     dash = " " * node.start_mark.column + "- "
-    lines = [
-        (number, line)
-        for number, line in enumerate(text.splitlines(keepends=True))
-        if not any(number in span for span in spans)
-    ]
-    before = [line for number, line in lines if number < at]
+    lines = text.splitlines(keepends=True)
+    kept = [number for number in range(len(lines)) if not any(number in span for span in spans)]
+    before = [lines[number] for number in kept if number < at]
     if before and not before[-1].endswith("\n"):
         before[-1] += newline
     new = [f"{dash}{_flow(row)}{newline}" for row in added]
-    return "".join([*before, *new, *(line for number, line in lines if number >= at)])
+    return "".join([*before, *new, *(lines[number] for number in kept if number >= at)])
 
 
 def _take(key: bytes, keys: list[bytes]) -> bool:
     """Remove a key from a list; return whether it was in it."""
-    if key not in keys:
-        return False
-    keys.remove(key)
-    return True
+    with suppress(ValueError):
+        keys.remove(key)
+        return True
+    return False
 
 
 def _with_value_replaced(text: str, target: _Target, value: Any) -> str:
@@ -255,16 +253,11 @@ def accept(results: Iterable[Result], spec_files: Sequence[SpecFile]) -> AcceptR
     expectations = _by_expectation(results)
     failed = [expectation for expectation in expectations if expectation.failed]
     for path, spec_file in {spec_file.file.resolve(): spec_file for spec_file in reversed(spec_files)}.items():
-        own = [
-            expectation
-            for expectation in failed
-            if expectation.spec_file.file.resolve() == path and not expectation.rows_file
-        ]
-        agreed = [expectation for expectation in own if _pipelines_agree(expectation, accepted)]
+        inline = [each for each in failed if each.spec_file.file.resolve() == path and not each.rows_file]
+        agreed = [expectation for expectation in inline if _pipelines_agree(expectation, accepted)]
         _accept_in_spec_file(spec_file, agreed, accepted)
-    for file in dict.fromkeys(expectation.rows_file for expectation in failed):
-        if file is not None:
-            _accept_in_rows_file(file, expectations, spec_files, accepted)
+    for file in dict.fromkeys(expectation.rows_file for expectation in failed if expectation.rows_file):
+        _accept_in_rows_file(file, expectations, spec_files, accepted)
     return accepted
 
 

@@ -77,7 +77,9 @@ class RowEncoder:
         self.name, self.reader = name, reader
         self.kind = "json" if has_typed_rows(reader) else str(getattr(reader, "format", "json"))
         self.carried = dict(reader.carried) if isinstance(reader, MessageSource) else {}
-        self._columns = _columns(reader)
+        declared = reader.declared if isinstance(reader, MessageSource) else reader.columns()
+        self._columns = declared or Schema(())
+        self._names = self._columns.names
         self._count = 0
 
     def messages(self, rows: Any, folder: Path) -> list[Message]:
@@ -125,7 +127,7 @@ class RowEncoder:
 
     def _is_header(self, line: bytes) -> bool:
         names = next(csv.reader([line.decode("utf-8", "replace")], delimiter=self._separator()))
-        return [name.strip().lower() for name in names] == [name.lower() for name in self._names()]
+        return [name.strip().lower() for name in names] == [name.lower() for name in self._names]
 
     def _typed_cells(self, row: Mapping[str, str], place: SourceLocation) -> dict[str, Any]:
         """Return a row of CSV with the types that the source declares."""
@@ -146,9 +148,9 @@ class RowEncoder:
             return {"value": row.encode() if isinstance(row, str) else row}
         if not isinstance(row, Mapping):
             raise InvalidTest(f"a row for {self.name!r} is columns or text, not {row!r}", place=place)
-        beside = {name: row[name] for name in self.carried if name in row and name not in self._names()}
+        beside = {name: row[name] for name in self.carried if name in row and name not in self._names}
         own = row.without(beside) if isinstance(row, LocatedValue) else {n: row[n] for n in row if n not in beside}
-        if "value" in own and (self.kind in ("text", "raw") or "value" not in self._names()):
+        if "value" in own and (self.kind in ("text", "raw") or "value" not in self._names):
             for name in (name for name in own if name != "value"):
                 raise stray_column(self.name, name, ["value", *self.carried], place_of(row, name) or place)
             return {**beside, "value": _bytes(own["value"])}
@@ -157,7 +159,7 @@ class RowEncoder:
 
     def _require_known(self, row: Mapping[str, Any], place: SourceLocation | None) -> None:
         """Raise InvalidTest for a column that the source does not have: decoding would ignore it."""
-        if self._names() and self.kind in ("json", "csv"):
+        if self._names and self.kind in ("json", "csv"):
             for mistake in stray_columns(self.name, row, Struct(self._columns.fields), place):
                 raise mistake
 
@@ -167,7 +169,7 @@ class RowEncoder:
         if self.kind == "csv":
             line = io.StringIO()
             writer = csv.writer(line, delimiter=self._separator(), lineterminator="")
-            writer.writerow([_cell(row.get(name)) for name in self._names()])
+            writer.writerow([_cell(row.get(name)) for name in self._names])
             return line.getvalue().encode()
         hint = "give its messages as text, as bytes, or as records that millrace record has saved"
         raise InvalidTest(f"columns cannot be written as {self.kind} for {self.name!r}", hint=hint)
@@ -190,9 +192,6 @@ class RowEncoder:
                 complete[name] = defaults.get(name) if value is None else value
         return complete
 
-    def _names(self) -> tuple[str, ...]:
-        return self._columns.names
-
     def _separator(self) -> str:
         own = self.reader.separator if isinstance(self.reader, FilesSource) else None
         return own or str(getattr(self.reader, "more", {}).get("separator", ","))
@@ -211,11 +210,6 @@ def test_moment(value: Any) -> datetime:
     except (ValueError, InvalidOption):
         hint = "write it as 2026-01-31T12:00:00Z, or as milliseconds since 1970"
         raise InvalidTest(f"{text!r} is not a point in time", hint=hint) from None
-
-
-def _columns(reader: Source) -> Schema:
-    declared = reader.declared if isinstance(reader, MessageSource) else reader.columns()
-    return declared or Schema(())
 
 
 def _as_text(value: Any) -> str:

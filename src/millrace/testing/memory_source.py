@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from millrace.engine.failures.explain import explain
 from millrace.engine.queries.bad_records import BadRecordPolicy
 from millrace.engine.queries.builder import QueryBuilder, QueryTables, with_watermark
 from millrace.engine.queries.decoding import good_rows
-from millrace.errors import InvalidTest, MillraceError
+from millrace.errors import InvalidTest, MillraceError, SourceLocation
 from millrace.pipeline.model import SourceDef, TableDef, Watermark
 from millrace.pipeline.plan import Query
 from millrace.testing.input_rows import Message, has_typed_rows
@@ -76,22 +77,14 @@ class FedTables(QueryTables):
         self._stream, self._static, self._ticking = stream, static, ticking
 
     def _read(self, source: SourceDef) -> DataFrame:
-        try:
+        with explained(source.place):
             reader = source_of(source)
             if source.static and source.name not in self._static:
-                return self._read_static(source, reader)
+                if isinstance(reader, FilesSource):
+                    return super()._read(source)
+                raise InvalidTest(f"the static source {source.name!r} has no rows", hint="give them in the first step")
             raw = self._static[source.name] if source.static else self._messages_of(source.name)
             return self._watermarked(self._decoded_rows(source, reader, raw), source.name, source.watermark)
-        except MillraceError as error:
-            error.place = error.place or source.place
-            raise
-        except Exception as error:
-            raise explain(error, place=source.place) from error
-
-    def _read_static(self, source: SourceDef, reader: Source) -> DataFrame:
-        if isinstance(reader, FilesSource):
-            return super()._read(source)
-        raise InvalidTest(f"the static source {source.name!r} has no rows", hint="give them in the first step")
 
     def _decoded_rows(self, source: SourceDef, reader: Source, raw: DataFrame) -> DataFrame:
         context = replace(self._builder.context, name=source.name, static=source.static)
@@ -99,11 +92,10 @@ class FedTables(QueryTables):
         loaded = _loaded(reader, raw)
         if not isinstance(reader, MessageSource):
             return loaded
-        target = FolderDeadLetterTarget(context.state / "dead" / source.name, context.pipeline, source.name)
-        when = reader.when_bad
-        bad = BadRecordPolicy(
-            when, target if when == "dead_letter" else None, context.pipeline, source.name, static=source.static
-        )
+        target = None
+        if reader.when_bad == "dead_letter":
+            target = FolderDeadLetterTarget(context.state / "dead" / source.name, context.pipeline, source.name)
+        bad = BadRecordPolicy(reader.when_bad, target, context.pipeline, source.name, static=source.static)
         return good_rows(reader, loaded, bad)
 
     def _made(self, table: TableDef) -> DataFrame:
@@ -134,6 +126,18 @@ class FedTables(QueryTables):
         return both.filter(F.when(F.spark_partition_id() < 0, True).otherwise(~F.col(_TICK))).drop(_TICK)
 
 
+@contextmanager
+def explained(place: SourceLocation) -> Iterator[None]:
+    """Give an error of the block this place if it has none; explain one that is not Millrace's."""
+    try:
+        yield
+    except MillraceError as error:
+        error.place = error.place or place
+        raise
+    except Exception as error:
+        raise explain(error, place=place) from error
+
+
 def tick_of(name: str) -> str:
     """Return the name of the ticks that move a watermark; no source has a space in its name."""
     return f"watermark {name}"
@@ -148,13 +152,13 @@ def _loaded(reader: Source, raw: DataFrame) -> DataFrame:
         columns = reader.columns()
         if columns is None:
             raise InvalidTest("the columns of a source must be known", hint="give it a schema")
-        fields = [field for field in columns.fields if field.name not in carried]
-        ddl = ", ".join(field.ddl() for field in fields).replace(" NOT NULL", "")
+        fields = (field.ddl() for field in columns.fields if field.name not in carried)
+        ddl = ", ".join(fields).replace(" NOT NULL", "")
         read = F.from_json(F.col("value").cast("string"), ddl, {"mode": "FAILFAST"})
-        return raw.select(read.alias("read"), *carried).select("read.*", *carried)
-    if isinstance(reader, FilesSource) and reader.format == "csv":
+    elif isinstance(reader, FilesSource) and reader.format == "csv":
         corrupt = "_corrupt_record"
         options = {"sep": reader.separator, "columnNameOfCorruptRecord": corrupt, "mode": "PERMISSIVE"}
         read = F.from_csv(F.col("value").cast("string"), f"{reader.schema}, {corrupt} string", options)
-        return raw.select(read.alias("read"), *carried).select("read.*", *carried)
-    return raw.select("value", *carried)
+    else:
+        return raw.select("value", *carried)
+    return raw.select(read.alias("read"), *carried).select("read.*", *carried)

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,12 @@ from millrace.engine.session.spark_conf import ROCKSDB, has_arbitrary_state
 from millrace.errors import InputError, InvalidTest, MillraceError, did_you_mean
 from millrace.pipeline.loading.python import Pipeline as PythonPipeline
 from millrace.pipeline.loading.python import calling_place
-from millrace.pipeline.model import Panel, PipelineDef, SinkDef, SourceDef, TableDef, Watermark
+from millrace.pipeline.model import Panel, PipelineDef, SourceDef, TableDef
 from millrace.pipeline.plan import Query, make_plan
 from millrace.testing import compare
 from millrace.testing.compare import difference, plain_rows, unexpected_letters, whole_table
 from millrace.testing.input_rows import Message, RowEncoder, test_moment
-from millrace.testing.memory_source import FedTables, MemorySource, tick_of
+from millrace.testing.memory_source import FedTables, MemorySource, explained, tick_of
 from millrace.testing.spark import own_modules, warm_session
 from millrace.testing.spec import place_of
 from millrace.testing.spec_file import sound_pipeline
@@ -69,12 +70,13 @@ class QueryUnderTest:
         self._folder = builder.context.state
         self._frame = FedTables(builder, query, stream, static, ticking).frame(query.table)
         for sink in query.sinks:
-            _require_shape(self._frame, sink)
+            with explained(sink.place):
+                sink_of(sink).shape(self._frame)  # raises, as in a run, if the sink cannot write these columns
         self._batches: dict[int, pa.Table] = {}
         self._crashed_batches: set[int] = set()
         self._late_rows: dict[int, int] = {}
         self._read_letter_files: set[Path] = set()
-        self._streaming_query = self._start()
+        self.streaming_query = self._start()
 
     def step(self, rows: Any) -> None:
         """Add rows, and wait until the query has processed all of them."""
@@ -84,10 +86,6 @@ class QueryUnderTest:
         batches = [self._batches[number] for number in sorted(self._batches)[before:]]
         late = self._new_late_rows()
         self.steps.append(StepResult(self._rows_of_step(batches), late, self._new_dead_letters()))
-
-    def stop(self) -> None:
-        """Stop the query."""
-        self._streaming_query.stop()
 
     def _start(self) -> StreamingQuery:
         try:
@@ -110,7 +108,7 @@ class QueryUnderTest:
     def _process_all(self) -> None:
         while True:
             try:
-                self._streaming_query.processAllAvailable()
+                self.streaming_query.processAllAvailable()
                 return
             except MillraceError:
                 raise
@@ -119,7 +117,7 @@ class QueryUnderTest:
                     self.failed = True
                     raise explain(error, place=self.query.place) from error
                 self._new_late_rows()  # before the progress of these batches is lost
-                self._streaming_query = self._start()
+                self.streaming_query = self._start()
 
     def _rows_of_step(self, batches: list[pa.Table]) -> pa.Table:
         import pyarrow as pa
@@ -135,7 +133,7 @@ class QueryUnderTest:
     def _new_late_rows(self) -> int:
         """Return the rows dropped by the watermark since the last call; Spark may report a batch more than once."""
         new = 0
-        for progress in self._streaming_query.recentProgress:
+        for progress in self.streaming_query.recentProgress:
             batch = progress["batchId"]
             dropped = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
             new += max(0, dropped - self._late_rows.get(batch, 0))
@@ -149,17 +147,6 @@ class QueryUnderTest:
                 self._read_letter_files.add(file)
                 letters.setdefault(file.parent.name, []).extend(map(from_json_line, file.read_bytes().splitlines()))
         return letters
-
-
-def _require_shape(frame: DataFrame, sink: SinkDef) -> None:
-    """Raise the error of a sink that cannot write these columns, as a run would."""
-    try:
-        sink_of(sink).shape(frame)
-    except MillraceError as error:
-        error.place = error.place or sink.place
-        raise
-    except Exception as error:
-        raise explain(error, place=sink.place) from error
 
 
 Rows = Any
@@ -208,10 +195,12 @@ class PipelineTest:
             try:
                 source = self._source(name)
                 encoded = self._encoders[source.name].messages(given, self.folder)
-                if source.static:
-                    self._give_static(source, encoded)
-                else:
+                if not source.static:
                     messages += encoded
+                elif self._steps:
+                    raise InvalidTest(f"{source.name!r} is static", hint="its rows belong to the first step")
+                else:
+                    self._static[source.name] = self._memory.frame(encoded)
             except InputError as error:
                 error.place = error.place or place_of(rows or {}, name)
                 raise
@@ -219,8 +208,14 @@ class PipelineTest:
 
     def watermark(self, at: Any) -> None:
         """Add a step without rows that moves every watermark to this time."""
-        self._move_watermarks()
-        ticks = [_tick(element.name, element.watermark, at) for element in self._elements() if element.watermark]
+        if not self._moves_watermarks:  # running queries cannot: they are stopped, and get every step again
+            self._moves_watermarks = True
+            self._stop_queries()
+        ticks = [
+            {"source": tick_of(element.name), "tick": test_moment(at) + timedelta(seconds=element.watermark.seconds)}
+            for element in self._elements()
+            if element.watermark
+        ]
         if not ticks:
             raise InvalidTest("no source and no table of the pipeline has a watermark", place=self.pipeline.place)
         self._steps.append(self._memory.rows(ticks))
@@ -252,8 +247,7 @@ class PipelineTest:
     ) -> None:
         """Raise `Different` unless a table has these rows, in any order, by the columns that they name."""
         expected = compare.expected_rows(rows, self.folder)
-        text = compare.difference(table, self.rows(table, step=step, key=key), expected)
-        if text:
+        if text := compare.difference(table, self.rows(table, step=step, key=key), expected):
             raise compare.Different(text, place)
 
     def expect_late(self, table: str, count: int, *, step: int | None = -1) -> None:
@@ -267,8 +261,7 @@ class PipelineTest:
 
         `letters` is their number, a row for each with its `value`, its `reason` or other parts, or "any".
         """
-        text = compare.dead_difference(source, self.dead(source, step=step), letters, self.folder)
-        if text:
+        if text := compare.dead_difference(source, self.dead(source, step=step), letters, self.folder):
             raise compare.Different(text)
 
     def unstable(self) -> list[str]:
@@ -356,27 +349,10 @@ class PipelineTest:
             raise InvalidTest(f"there is no source {name!r}", hint=did_you_mean(name, names))
         return source
 
-    def _give_static(self, source: SourceDef, messages: list[Message]) -> None:
-        if self._steps:
-            raise InvalidTest(f"{source.name!r} is static", hint="its rows belong to the first step")
-        self._static[source.name] = self._memory.frame(messages)
-
-    def _move_watermarks(self) -> None:
-        """Let steps move watermarks; running queries are stopped, and get every step again."""
-        if not self._moves_watermarks:
-            self._moves_watermarks = True
-            self._stop_queries()
-
     def _stop_queries(self) -> None:
         for query in self._queries.values():
-            query.stop()
+            query.streaming_query.stop()
         self._queries.clear()
-
-
-def _tick(name: str, watermark: Watermark, at: Any) -> Message:
-    from datetime import timedelta
-
-    return {"source": tick_of(name), "tick": test_moment(at) + timedelta(seconds=watermark.seconds)}
 
 
 def _number(steps: Sequence[StepResult], step: int) -> int:

@@ -13,6 +13,7 @@ import re
 import secrets
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
@@ -106,9 +107,8 @@ class NumberMasker:
         return str(Decimal((masked < 0, tuple(map(int, str(abs(masked)))), exponent))).replace("E", "e")
 
     def _integer(self, number: int, *, has_decimals: bool = False) -> int:
-        known = self._masked.get((number, has_decimals))
-        if known is not None:
-            return known
+        if (number, has_decimals) in self._masked:
+            return self._masked[number, has_decimals]
         for masked in self._hashes(number):
             # As the digits of a number with decimals, a multiple of ten would have one decimal fewer.
             if (masked, has_decimals) not in self._used and not (has_decimals and masked % 10 == 0):
@@ -183,14 +183,14 @@ class ColumnMasker:
         if value is None:
             return None
         try:
-            fields = _read(value)
-            if not isinstance(fields, dict):
+            if not isinstance(fields := _read(value), dict):
                 raise UnmaskableColumn
         except UnmaskableColumn:
             if not {*self._columns} - {KEY, *(self._names & {HEADERS})}:  # none of the columns is in values
                 return value
             raise
-        outer = [column for column in self._columns if not self._is_within_another(column)]
+        within_others = tuple(f"{column}." for column in self._columns)
+        outer = [column for column in self._columns if not column.startswith(within_others)]
         replaced = [self._replace(fields, column, column) for column in outer]
         return _written(fields) if any(replaced) else value
 
@@ -214,9 +214,6 @@ class ColumnMasker:
             self.met.add(column)
         name, _, below = path.partition(".")
         return (bool(below) and name in within and self._replace(within[name], below, column)) or present
-
-    def _is_within_another(self, column: str) -> bool:
-        return any(column.startswith(f"{other}.") for other in self._columns)
 
     def _masked(self, value: Any, column: str, path: str) -> Any:
         """Return another value of the same type; null stays null, and a boolean becomes false.
@@ -257,11 +254,11 @@ class ColumnMasker:
         return f"masked-{hashlib.blake2b(text, key=self._secret, digest_size=8).hexdigest()}"
 
 
+@dataclass(frozen=True)
 class _Number:
     """A number as it is written: unmasked ones keep every digit."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    text: str
 
 
 def _read(content: bytes) -> Any:
@@ -289,12 +286,6 @@ def _refuse(word: str) -> Any:
 
 def _written(value: Any) -> bytes:
     try:
-        return orjson.dumps(value, default=_as_written)
+        return orjson.dumps(value, default=lambda number: orjson.Fragment(number.text))
     except orjson.JSONEncodeError as error:
         raise UnmaskableColumn from error
-
-
-def _as_written(value: Any) -> Any:
-    if isinstance(value, _Number):
-        return orjson.Fragment(value.text)
-    raise TypeError

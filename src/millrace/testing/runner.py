@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,10 +72,8 @@ class Result:
 
 def find(paths: Iterable[str]) -> list[Path]:
     """Return the files of tests for paths: such a file, the pipeline beside one, or a folder."""
-    files: dict[Path, None] = {}
-    for path in map(Path, paths):
-        files.update(dict.fromkeys(_in_folder(path) if path.is_dir() else [_tests_of(path)]))
-    return list(files)
+    files = (_in_folder(path) if path.is_dir() else [_tests_of(path)] for path in map(Path, paths))
+    return list(dict.fromkeys(chain.from_iterable(files)))
 
 
 def _in_folder(folder: Path) -> Iterator[Path]:
@@ -105,14 +104,15 @@ def run(spec_file: SpecFile, wanted: str = "", *, chaos: bool = False) -> Iterat
                     yield run_case(spec_file, file, pipeline, case, chaos=chaos)
 
 
-def run_one(spec_file: SpecFile, file: str, case: SpecCase, *, chaos: bool = False) -> Result:
+def run_one(spec_file: SpecFile, file: str, case: SpecCase) -> Result:
     """Load a pipeline and run one test on it."""
     with environment_variables(spec_file.environment):
-        return run_case(spec_file, file, sound_pipeline(file), case, chaos=chaos)
+        return run_case(spec_file, file, sound_pipeline(file), case)
 
 
 def run_case(spec_file: SpecFile, file: str, pipeline: PipelineDef, case: SpecCase, *, chaos: bool = False) -> Result:
     """Run one test on one pipeline."""
+    from millrace.testing.pipeline_test import PipelineTest
     from millrace.testing.spark import warm_session
 
     warm_session()  # its start does not count as time of a test
@@ -120,28 +120,20 @@ def run_case(spec_file: SpecFile, file: str, pipeline: PipelineDef, case: SpecCa
     findings: list[CaseFinding] = []
     error = None
     try:
-        with _after_steps(spec_file, pipeline, case, chaos) as test:
+        moves_watermarks = any(step.watermark is not None for step in case.steps)
+        test = PipelineTest(pipeline, spec_file.file.parent, moves_watermarks=moves_watermarks, chaos=chaos)
+        with closing(test):
+            for step in case.steps:
+                with _at_place(step.place, MillraceError):
+                    if step.watermark is None:
+                        test.give(step.given)
+                    else:
+                        test.watermark(step.watermark)
             findings += _findings(test, case)
     except MillraceError as raised:
         raised.place = raised.place or case.place
         error = raised
     return Result(spec_file, file, case, time.monotonic() - started, findings, error)
-
-
-@contextmanager
-def _after_steps(spec_file: SpecFile, pipeline: PipelineDef, case: SpecCase, chaos: bool) -> Iterator[PipelineTest]:
-    """Give a pipeline every step of a case."""
-    from millrace.testing.pipeline_test import PipelineTest
-
-    test = PipelineTest(pipeline, spec_file.file.parent, moves_watermarks=case.moves_watermarks, chaos=chaos)
-    with closing(test):
-        for step in case.steps:
-            with _at_place(step.place, MillraceError):
-                if step.watermark is None:
-                    test.give(step.given)
-                else:
-                    test.watermark(step.watermark)
-        yield test
 
 
 def _findings(test: PipelineTest, case: SpecCase) -> Iterator[CaseFinding]:

@@ -52,8 +52,8 @@ def consume(
     to_line = for_terminal(name) if sys.stdout.isatty() else RECORD_FORMATS[name]
     cluster = kafka.cluster()
     if current:
-        name, topic = topic, current_topic(cluster, topic)
-        print_line(f"the current generation of {name} is the topic {topic}")
+        alias, topic = topic, current_topic(cluster, topic)
+        print_line(f"the current generation of {alias} is the topic {topic}")
     printed = 0
     with until_stopped() as stop:
         start = _start(from_beginning, offset, from_time)
