@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import wraps
 from http import HTTPStatus
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import orjson
@@ -32,24 +32,22 @@ class Api:
     """Answers for one run."""
 
     def __init__(self, subject: RunInterface, *, read_only: bool = False) -> None:
-        self._subject = subject
-        self._read_only = read_only
+        self._subject, self._read_only = subject, read_only
 
     def healthz(self, request: Request) -> Response:
         """Whether the run is well."""
-        found = self._subject.health()
-        return _verdict(request, "healthy", found.healthy, found.reasons)
+        health = self._subject.health()
+        return _verdict(request, "healthy", health.healthy, health.reasons)
 
     def readyz(self, request: Request) -> Response:
         """Whether every query has begun."""
-        found = self._subject.health()
-        return _verdict(request, "ready", found.ready, found.reasons)
+        health = self._subject.health()
+        return _verdict(request, "ready", health.ready, health.reasons)
 
     def metrics(self, _: Request) -> Response:
         """Everything for Prometheus."""
-        return PlainTextResponse(
-            prometheus.to_text(self._state(), self._subject.health()), headers={"Content-Type": prometheus.CONTENT_TYPE}
-        )
+        text = prometheus.to_text(self._state(), self._subject.health())
+        return PlainTextResponse(text, headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     def pipeline(self, _: Request) -> Response:
         """What the run is made of."""
@@ -62,7 +60,7 @@ class Api:
     def query(self, request: Request) -> Response:
         """One query: how it stands, and its batches and lag of late."""
         name = request.path_params["name"]
-        statuses = {one["name"]: one for one in self._state().get("queries", ())}
+        statuses = {query["name"]: query for query in self._state().get("queries", ())}
         if name not in statuses:
             raise UnknownName.among("query", name, statuses)
         return answer({**statuses[name], "history": self._rows(f"history:{name}"), "lags": self._rows(f"lag:{name}")})
@@ -83,10 +81,9 @@ class Api:
 
     def export(self, request: Request) -> Response:
         """Dead letters as a file of JSON lines."""
-        found = self._subject.letters(_letters(request, None))
-        first = next(found, None)  # an error is reported before the file begins
         name = f"dead-letters-{time.strftime('%Y%m%dT%H%M%S')}.jsonl"
-        return _Lines(first, found, {"Content-Disposition": f'attachment; filename="{name}"'})
+        letters = self._subject.letters(_letters(request, None))
+        return _Lines(letters, {"Content-Disposition": f'attachment; filename="{name}"'})
 
     def sql(self, body: bytes) -> Response:
         """Rows of a SELECT over the tables in memory."""
@@ -108,12 +105,10 @@ class Api:
         if self._read_only:
             return problem(403, "the dashboard is read-only", "start the run without --read-only")
         try:
-            asked = orjson.loads(body)
-            names = ("source", "topic", "reason", "letter")
-            source, topic, reason, letter = (asked.get(name) for name in names)
+            source, topic, reason, letter = map(orjson.loads(body).get, ("source", "topic", "reason", "letter"))
         except (ValueError, AttributeError):
             source = None
-        if not isinstance(source, str) or not all(isinstance(one, str | None) for one in (topic, reason, letter)):
+        if not isinstance(source, str) or not all(isinstance(part, str | None) for part in (topic, reason, letter)):
             hint = 'send {"source": "posts", "topic": "posts.dead", "reason": "…"}, or a "letter"'
             raise InvalidOption("the body is not understood", hint=hint)
         return answer(self._subject.redrive(LetterGroup(source, topic, reason, letter)))
@@ -150,10 +145,10 @@ def asked(ask: Callable[[Request], Response]) -> Callable[[Request], Any]:
 async def unanswered(request: Request, error: Exception) -> Response:
     """What is not there, or not to be had in this way."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    said = f"{request.method} {request.url.path}: {HTTPStatus(status).phrase.lower()}"
-    made = problem(status, said, "the dashboard is at /; docs/dashboard.md lists what can be asked under /api")
-    made.headers.update((isinstance(error, HTTPException) and error.headers) or {})
-    return made
+    message = f"{request.method} {request.url.path}: {HTTPStatus(status).phrase.lower()}"
+    response = problem(status, message, "the dashboard is at /; docs/dashboard.md lists what can be asked under /api")
+    response.headers.update((isinstance(error, HTTPException) and error.headers) or {})
+    return response
 
 
 async def answer_or_problem(ask: Callable[..., Response], *arguments: Any) -> Response:
@@ -166,8 +161,8 @@ async def answer_or_problem(ask: Callable[..., Response], *arguments: Any) -> Re
 
 def answer(value: Any, longest: int = MAX_TEXT_CHARS) -> Response:
     """A value as JSON; longer texts in it are cut."""
-    made = bytes_without_secrets(orjson.dumps(plain_value(value, longest)))
-    return Response(made, media_type="application/json", headers={"Cache-Control": "no-store"})
+    body = bytes_without_secrets(orjson.dumps(plain_value(value, longest)))
+    return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def problem(status: int, error: str, hint: str | None = None, why: str | None = None) -> Response:
@@ -187,12 +182,9 @@ def _status(error: MillraceError) -> int:
 
 
 def _verdict(request: Request, name: str, verdict: bool, reasons: tuple[str, ...]) -> Response:
-    shown: dict[str, Any] = {name: verdict}
-    if request.scope.get("trusted"):
-        shown["reasons"] = list(reasons)
-    made = answer(shown)
-    made.status_code = 200 if verdict else 503
-    return made
+    response = answer({name: verdict} | ({"reasons": list(reasons)} if request.scope.get("trusted") else {}))
+    response.status_code = 200 if verdict else 503
+    return response
 
 
 def _letters(request: Request, usual: int | None) -> DeadLetterQuery:
@@ -220,11 +212,9 @@ class _Lines(StreamingResponse):
 
     media_type = "application/x-ndjson"
 
-    def __init__(
-        self, first: Mapping[str, Any] | None, rest: Iterator[Mapping[str, Any]], headers: Mapping[str, str]
-    ) -> None:
-        self._rest = rest
-        rows = chain([] if first is None else [first], rest)
+    def __init__(self, rows: Iterator[Mapping[str, Any]], headers: Mapping[str, str]) -> None:
+        self._rest = rows
+        rows = chain(list(islice(rows, 1)), rows)  # an error is reported before the file begins
         super().__init__((orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows), headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -37,37 +37,9 @@ Build it with <code>make setup</code>, then reload.</p>
 """
 
 
-def page_route(folder: Path) -> Response:
-    """The page itself; it names its scripts by their content, so it alone must be asked for each time."""
-    index = folder / "index.html"
-    if not index.is_file():
-        return HTMLResponse(_MISSING, headers={"Cache-Control": "no-store"})
-    return FileResponse(index, headers={"Cache-Control": "no-cache"})
-
-
 class _Files(StaticFiles):
     async def check_config(self) -> None:
         """Take a folder that does not exist for an empty one: the dashboard may be built later."""
-
-
-async def other(request: Request) -> Response:
-    """A file beside the dashboard (an icon), if there is one."""
-    folder: Path = request.app.state.static
-    beside = {one.name: one for one in folder.glob("[!.]*") if one.is_file() and not one.is_symlink()}
-    found = beside.get(request.path_params["name"])
-    if found is None:
-        return Response("there is nothing here\n", 404, media_type="text/plain")
-    return FileResponse(found)
-
-
-USUAL = ["state", "events"]
-
-
-def event_stream(hub: Broadcaster, names: list[str]) -> StreamingResponse:
-    """Frames of these channels until the client leaves."""
-    return StreamingResponse(
-        _events(hub, names or USUAL), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
 
 
 async def _events(hub: Broadcaster, names: list[str]) -> AsyncIterator[str]:
@@ -77,6 +49,7 @@ async def _events(hub: Broadcaster, names: list[str]) -> AsyncIterator[str]:
             yield f"data: {message}\n\n"  # JSON as orjson writes it has no line ends
 
 
+_USUAL_CHANNELS = ["state", "events"]
 _MOST_BODY = 200_000
 _MAX_QUESTIONS = 16
 """Questions that are answered at once, which is fewer than there are threads: files of the dashboard need some too."""
@@ -89,11 +62,22 @@ def make_app(subject: RunInterface, rules: Rules, *, read_only: bool = False, st
     hub = Broadcaster(subject.channels, OnDemandChannels(subject.channels, subject.work))
 
     async def index(_: Request) -> Response:
-        return page_route(static)
+        page = static / "index.html"
+        if not page.is_file():
+            return HTMLResponse(_MISSING, headers={"Cache-Control": "no-store"})
+        # It names its scripts by their content, so it alone must be asked for each time.
+        return FileResponse(page, headers={"Cache-Control": "no-cache"})
+
+    async def other(request: Request) -> Response:
+        """Return a file beside the page (an icon), if there is one."""
+        files = {file.name: file for file in static.glob("[!.]*") if file.is_file() and not file.is_symlink()}
+        file = files.get(request.path_params["name"])
+        return FileResponse(file) if file else Response("there is nothing here\n", 404, media_type="text/plain")
 
     async def events(request: Request) -> Response:
-        named = request.query_params.get("channels", "")
-        return event_stream(hub, [name for name in named.split(",") if name])
+        names = list(filter(None, request.query_params.get("channels", "").split(","))) or _USUAL_CHANNELS
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(_events(hub, names), media_type="text/event-stream", headers=headers)
 
     async def socket(websocket: WebSocket) -> None:
         subject.opened()
@@ -130,7 +114,6 @@ def make_app(subject: RunInterface, rules: Rules, *, read_only: bool = False, st
         lifespan=ticking,
         exception_handlers={HTTPException: unanswered},
     )
-    app.state.static = static
     return AccessControl(_LimitedQuestions(app), rules)
 
 
@@ -141,8 +124,7 @@ class _LimitedQuestions:
     """
 
     def __init__(self, app: App) -> None:
-        self._app = app
-        self._answering = 0
+        self._app, self._answering = app, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or say that there are too many."""
@@ -150,8 +132,8 @@ class _LimitedQuestions:
         if not path.startswith("/api/") or path in _IN_MEMORY or scope["method"] == "POST":
             await self._app(scope, receive, send)
         elif self._answering >= _MAX_QUESTIONS:
-            said = f"{_MAX_QUESTIONS} questions are being answered"
-            await problem(503, said, "ask again in a moment")(scope, receive, send)
+            refusal = problem(503, f"{_MAX_QUESTIONS} questions are being answered", "ask again in a moment")
+            await refusal(scope, receive, send)
         else:
             self._answering += 1
             try:
@@ -174,11 +156,9 @@ def _posted(ask: Callable[[bytes], Response]) -> Callable[[Request], Awaitable[R
 
 async def _body(request: Request) -> bytes | None:
     """What was sent; None when it is too much."""
-    parts: list[bytes] = []
-    size = 0
+    body = bytearray()
     async for part in request.stream():
-        size += len(part)
-        if size > _MOST_BODY:
+        body += part
+        if len(body) > _MOST_BODY:
             return None
-        parts.append(part)
-    return b"".join(parts)
+    return bytes(body)

@@ -65,58 +65,49 @@ class AccessControl:
     """Stands before the application."""
 
     def __init__(self, app: App, rules: Rules) -> None:
-        self._app = app
-        self._rules = rules
+        self._app, self._rules = app, rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await _refuse(scope, receive, send, refusal)
-            return
-        await self._app(scope, receive, _with_headers(scope, send) if scope["type"] == "http" else send)
+        refusal, is_http = self._refusal(scope), scope["type"] == "http"
+        if refusal is not None and not is_http:
+            await receive()
+            await send({"type": "websocket.close", "code": 4403, "reason": "refused"})
+        else:
+            await (refusal or self._app)(scope, receive, _with_headers(scope, send) if is_http else send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        name = _name(host)
+        match = _HOST.fullmatch(host)
+        name = match[1].strip("[]").lower() if match else None
         if name is None and (host or self._rules.hosts):  # probes by HTTP/1.0 name none
-            return _no(
-                400, "the Host header is not understood", "send the name or address of this server, and its port"
-            )
+            hint = "send the name or address of this server, and its port"
+            return _no(400, "the Host header is not understood", hint)
         if self._rules.hosts and name not in self._rules.hosts:
-            return _no(
-                403,
-                f"this server is not called {host!r}",
-                "use the address that the run printed, or start it with --host",
-            )
+            hint = "use the address that the run printed, or start it with --host"
+            return _no(403, f"this server is not called {host!r}", hint)
         if not _same_origin(scope, headers, host):
             return _no(403, "the request comes from another page", "open this server's own page")
         return self._stranger(scope, headers) or self._crowded(scope)
 
     def _stranger(self, scope: Scope, headers: Headers) -> Response | None:
         """The answer to a request that is not from one who may ask; or one that turns a token into a cookie."""
-        token, opened = self._rules.token, _in_address(scope)
-        if token and opened and any(_same(one, token) for one in opened):
+        token = self._rules.token
+        if token and any(_same(shown, token) for shown in _in_address(scope)):
             return _remembering(scope, token)
-        shown = any(_same(one, token) for one in _shown(scope, headers)) if token else False
-        scope["trusted"] = shown or self._own_account(scope)
+        has_token = token and any(_same(shown, token) for shown in _shown(scope, headers))
+        scope["trusted"] = bool(has_token) or self._own_account(scope)
         if scope["trusted"] or scope["path"] in _OPEN:
             return None
         if token:
-            return _no(
-                401,
-                "the token is missing or wrong",
-                "open the address that the run printed, or send Authorization: Bearer TOKEN",
-            )
-        return _no(
-            403,
-            "the request comes from another account of this machine than the one that runs this server",
-            "set MILLRACE_TOKEN for the run, and open the address that it prints",
-        )
+            hint = "open the address that the run printed, or send Authorization: Bearer TOKEN"
+            return _no(401, "the token is missing or wrong", hint)
+        error = "the request comes from another account of this machine than the one that runs this server"
+        return _no(403, error, "set MILLRACE_TOKEN for the run, and open the address that it prints")
 
     def _own_account(self, scope: Scope) -> bool:
         accounts, connection = self._rules.accounts, _connection(scope)
@@ -132,8 +123,8 @@ class AccessControl:
 
 
 def _connection(scope: Scope) -> HttpConnection | None:
-    found = scope.get("state", {}).get(STATE)
-    return found if isinstance(found, HttpConnection) else None
+    connection = scope.get("state", {}).get(STATE)
+    return connection if isinstance(connection, HttpConnection) else None
 
 
 def _same(shown: str, token: str) -> bool:
@@ -150,7 +141,7 @@ def _in_address(scope: Scope) -> list[str]:
 def _remembering(scope: Scope, token: str) -> Response:
     """A redirect after which the token is in a cookie, and no longer in the address."""
     asked = parse_qs(scope["query_string"].decode("latin-1"))
-    rest = urlencode([(name, one) for name, every in asked.items() if name != "token" for one in every])
+    rest = urlencode({name: values for name, values in asked.items() if name != "token"}, doseq=True)
     answer = RedirectResponse(f"/?{rest}" if rest else "/", 303)
     answer.set_cookie(_cookie(scope), token, httponly=True, samesite="strict", path="/")
     return answer
@@ -181,22 +172,8 @@ def _same_origin(scope: Scope, headers: Headers, host: str) -> bool:
     return reads or origin is None or origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
 
 
-def _name(host: str) -> str | None:
-    """The name in a Host header, in lower case and without brackets; None if it is none."""
-    found = _HOST.fullmatch(host)
-    return found[1].strip("[]").lower() if found else None
-
-
 def _no(status: int, error: str, hint: str, **headers: str) -> Response:
     return JSONResponse({"error": error, "hint": hint, "why": None}, status, headers)
-
-
-async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: Response) -> None:
-    if scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.close", "code": 4403, "reason": "refused"})
-    else:
-        await refusal(scope, receive, _with_headers(scope, send))
 
 
 def _with_headers(scope: Scope, send: Send) -> Send:

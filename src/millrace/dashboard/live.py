@@ -1,10 +1,8 @@
-"""Everybody who looks, and the tick that serves them.
+"""The live connections of browsers.
 
-One who looks: what it wants, what it has, and the one frame that may be on its way to it.
-
-The WebSocket of a page: what it says, and what is said to it.
-
-What channels say, as JSON, each piece encoded once a tick however many look.
+- `Broadcaster` sends what changed to every client, ten times a second; each update is encoded once for all of them.
+- `Client` has the channels that a browser wants, their versions, and the one frame that may be on its way to it.
+- `converse` serves the WebSocket of a browser.
 """
 
 from __future__ import annotations
@@ -13,8 +11,9 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -34,31 +33,21 @@ class EncodedUpdate(NamedTuple):
     """Rows between that version and these that are no longer there."""
 
 
-class EncodedUpdates:
-    """The pieces of one tick."""
+GetUpdate = Callable[[str, int | None], EncodedUpdate | None]
 
-    def __init__(self, channels: Channels) -> None:
-        self._channels = channels
-        self._made: dict[tuple[str, int | None], EncodedUpdate | None] = {}
 
-    def get(self, name: str, version: int | None) -> EncodedUpdate | None:
-        """What a client of that version misses; None when it misses nothing."""
-        key = (name, version)
-        if key not in self._made:
-            self._made[key] = self._encoded(name, version)
-        return self._made[key]
-
-    def _encoded(self, name: str, version: int | None) -> EncodedUpdate | None:
-        channel = self._channels.get(name)
-        delta = channel.since(version) if channel else None
-        if delta is None:
-            return None
-        forgotten = 0
-        if delta.kind == "snapshot" and version is not None:
-            kept = max((len(values) for values in delta.data["columns"].values()), default=0)
-            forgotten = max(0, delta.version - version - kept)
-        text = orjson.dumps({"kind": delta.kind, "version": delta.version, "data": delta.data})
-        return EncodedUpdate(bytes_without_secrets(text), delta.version, forgotten)
+def encoded_update(channels: Channels, name: str, version: int | None) -> EncodedUpdate | None:
+    """Return what a client of a version of a channel misses; None when it misses nothing."""
+    channel = channels.get(name)
+    delta = channel.since(version) if channel else None
+    if delta is None:
+        return None
+    forgotten = 0
+    if delta.kind == "snapshot" and version is not None:
+        kept = max((len(values) for values in delta.data["columns"].values()), default=0)
+        forgotten = max(0, delta.version - version - kept)
+    text = orjson.dumps({"kind": delta.kind, "version": delta.version, "data": delta.data})
+    return EncodedUpdate(bytes_without_secrets(text), delta.version, forgotten)
 
 
 def encoded_frame(seq: int, pieces: dict[str, bytes], coalesced: int, dropped: int) -> str:
@@ -88,11 +77,9 @@ class Client:
         self.wanted: dict[str, int | None] = {}
         """The channels, each with the version that was sent."""
         self._acknowledges = acknowledges
-        self._seq = 0
         self._awaited: int | None = None
         self._frame: str | None = None
-        self._coalesced = 0
-        self._dropped = 0
+        self._seq = self._coalesced = self._dropped = 0
         self._notes: deque[str] = deque(maxlen=MAX_NOTES)
         self._problems: dict[str, str] = {}
         self._something = asyncio.Event()
@@ -116,21 +103,20 @@ class Client:
         self._notes.append(encoded_message("error", channel=channel, message=text))
         self._something.set()
 
-    def look(self, pieces: EncodedUpdates, problems: Mapping[str, str]) -> None:
+    def look(self, get_update: GetUpdate, problems: Mapping[str, str]) -> None:
         """Take what is new, unless the last frame is still on its way."""
         self._note_problems(problems)
         if self._frame is not None or self._awaited is not None:
-            self._coalesced += any(pieces.get(*one) is not None for one in self.wanted.items())
+            self._coalesced += any(get_update(*channel) is not None for channel in self.wanted.items())
             return
-        found = {name: piece for name, version in self.wanted.items() if (piece := pieces.get(name, version))}
-        if not found:
+        updates = {name: update for name, version in self.wanted.items() if (update := get_update(name, version))}
+        if not updates:
             return
         self._seq += 1
-        self._dropped += sum(piece.forgotten for piece in found.values())
-        self.wanted |= {name: piece.version for name, piece in found.items()}
-        self._frame = encoded_frame(
-            self._seq, {name: one.text for name, one in found.items()}, self._coalesced, self._dropped
-        )
+        self._dropped += sum(update.forgotten for update in updates.values())
+        self.wanted |= {name: update.version for name, update in updates.items()}
+        texts = {name: update.text for name, update in updates.items()}
+        self._frame = encoded_frame(self._seq, texts, self._coalesced, self._dropped)
         self._coalesced = self._dropped = 0
         self._awaited = self._seq if self._acknowledges else None
         self._something.set()
@@ -171,8 +157,7 @@ class Broadcaster:
     """Lives in the server's event loop. Each tick makes each client's frame, out of pieces that are shared."""
 
     def __init__(self, channels: Channels, demand: OnDemandChannels) -> None:
-        self.channels = channels
-        self._demand = demand
+        self.channels, self._demand = channels, demand
         self._readers: set[Client] = set()
         self._ticking: asyncio.Task[None] | None = None
         self._changed = False
@@ -218,31 +203,27 @@ class Broadcaster:
 
     def subscribe(self, client: Client, names: list[str], have: Mapping[str, int], epoch: str | None) -> None:
         """What a client wants; it gets a note about names that cannot be."""
-        known = [name for name in dict.fromkeys(names) if name in _KNOWN or name.startswith(_PREFIXES)]
+        existing = [name for name in dict.fromkeys(names) if name in _KNOWN or name.startswith(_PREFIXES)]
         for name in [name for name in names if name not in _KNOWN and not name.startswith(_PREFIXES)][:MAX_NOTES]:
             client.note(name[:200], "there is no such channel")
-        if len(known) > MOST_CHANNELS:
+        if len(existing) > MOST_CHANNELS:
             client.note(None, f"only {MOST_CHANNELS} channels can be subscribed at once")
-        client.subscribe(known[:MOST_CHANNELS], have if epoch == self.channels.epoch else {})
+        client.subscribe(existing[:MOST_CHANNELS], have if epoch == self.channels.epoch else {})
         self._changed = True
 
     def look(self) -> None:
         """One tick."""
-        pieces, problems = EncodedUpdates(self.channels), self.channels.problems()
+        get_update, problems = cache(partial(encoded_update, self.channels)), self.channels.problems()
         for client in self._readers:
-            client.look(pieces, problems)
-
-    def _want(self) -> None:
-        """Say which channels are wanted: once a tick, however often readers change their minds."""
-        if self._changed:
-            self._changed = False
-            self._demand.want({name for client in self._readers for name in client.wanted})
+            client.look(get_update, problems)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK)
             try:
-                self._want()
+                if self._changed:  # once a tick, however often readers change their minds
+                    self._changed = False
+                    self._demand.want({name for client in self._readers for name in client.wanted})
                 self.look()
                 self._demand.tidy()
             except Exception:  # one frame that cannot be made must not end all others
@@ -257,17 +238,17 @@ async def converse(socket: WebSocket, hub: Broadcaster) -> None:
     """Serve one page until it leaves."""
     await socket.accept()
     with hub.reading() as client:
-        writing = asyncio.create_task(_write(socket, hub, client))
+
+        async def write() -> None:
+            async for text in hub.messages(client):
+                await socket.send_text(text)
+
+        writing = asyncio.create_task(write())
         try:
             await _listen(socket, hub, client)
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
-
-
-async def _write(socket: WebSocket, hub: Broadcaster, client: Client) -> None:
-    async for text in hub.messages(client):
-        await socket.send_text(text)
 
 
 async def _listen(socket: WebSocket, hub: Broadcaster, client: Client) -> None:
@@ -283,22 +264,19 @@ async def _listen(socket: WebSocket, hub: Broadcaster, client: Client) -> None:
         await asyncio.sleep(_MESSAGE_INTERVAL_S)
 
 
-def _take(said: Any, hub: Broadcaster, client: Client) -> None:
-    if not isinstance(said, dict):
+def _take(message: Any, hub: Broadcaster, client: Client) -> None:
+    if not isinstance(message, dict):
         raise TypeError("a message is an object")
-    if said.get("type") == "ack":
-        client.acknowledge(int(said["seq"]))
-    elif said.get("type") == "subscribe":
-        names = said["channels"]
+    if message.get("type") == "ack":
+        client.acknowledge(int(message["seq"]))
+    elif message.get("type") == "subscribe":
+        names = message["channels"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise TypeError("channels is a list of names")
-        have = said.get("have") or {}
-        hub.subscribe(client, names, _versions(have.get("versions")), have.get("epoch"))
+        have = message.get("have") or {}
+        versions = have.get("versions")
+        pairs = versions.items() if isinstance(versions, dict) else ()
+        have_versions = {name: version for name, version in pairs if type(version) is int}
+        hub.subscribe(client, names, have_versions, have.get("epoch"))
     else:
-        raise ValueError(f"no message is of type {said.get('type')!r}")
-
-
-def _versions(versions: Any) -> Mapping[str, int]:
-    if not isinstance(versions, dict):
-        return {}
-    return {name: version for name, version in versions.items() if type(version) is int}
+        raise ValueError(f"no message is of type {message.get('type')!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from millrace.dashboard.run_interface import Work
 from millrace.errors import MillraceError
@@ -23,16 +23,14 @@ _PATIENCE = 1.0
 class _Filling:
     thread: threading.Thread
     stop: threading.Event
-    unwanted: float | None = field(default=None)
+    unwanted: float | None = None
 
 
 class OnDemandChannels:
     """Starts and ends the work for channels; lives in the server's event loop."""
 
     def __init__(self, channels: Channels, work: Callable[[str], Work | None], linger: float = LINGER) -> None:
-        self._channels = channels
-        self._work = work
-        self._linger = linger
+        self._channels, self._work, self._linger = channels, work, linger
         self._fillings: dict[str, _Filling] = {}
         self._refused: dict[str, Work] = {}
         """What is looked at and finds no room."""
@@ -44,8 +42,7 @@ class OnDemandChannels:
             del self._refused[name]
             self._channels.set_problem(name, None)
         for name in wanted - self._fillings.keys() - self._refused.keys():
-            work = self._work(name)
-            if work is not None:
+            if work := self._work(name):
                 self._begin(name, work)
         for name, filling in self._fillings.items():
             if name in wanted:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import platform
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -34,12 +35,12 @@ def pipeline_info(
         "version": __version__,
         "generation": generation,
         "generations": [],  # set by the run page: they change while it runs
-        "sources": [_source(one) for one in pipeline.sources],
-        "tables": [_table(one) for one in pipeline.tables],
-        "sinks": [_sink(one, plan) for one in pipeline.sinks],
-        "queries": [_query(one, pipeline) for one in plan.queries],
-        "panels": [_panel(one) for query in plan.queries for one in query.panels],
-        "memory": sorted({_memory_name(one) for one in pipeline.sinks if one.connection.connector == "memory"}),
+        "sources": [_source(source) for source in pipeline.sources],
+        "tables": [_table(table) for table in pipeline.tables],
+        "sinks": [_sink(sink, plan) for sink in pipeline.sinks],
+        "queries": [_query(query, pipeline) for query in plan.queries],
+        "panels": [_panel(panel) for query in plan.queries for panel in query.panels],
+        "memory": sorted({_memory_name(sink) for sink in pipeline.sinks if sink.connection.connector == "memory"}),
         "topics": topics_touched(pipeline),
         "settings": _settings(plan, master, spark),
         "versions": versions(kafka),
@@ -66,8 +67,8 @@ def program_info(
 def topics_touched(pipeline: PipelineDef) -> list[str]:
     """The topics that a pipeline reads and writes, as far as it names them."""
     read = [topic for named in topics_read(pipeline).values() for topic in named]
-    kafka = [one.connection.argument for one in pipeline.sinks if one.connection.connector == "kafka"]
-    return list(dict.fromkeys([*read, *(one for one in kafka if isinstance(one, str))]))
+    written = [sink.connection.argument for sink in pipeline.sinks if sink.connection.connector == "kafka"]
+    return list(dict.fromkeys([*read, *(topic for topic in written if isinstance(topic, str))]))
 
 
 def masked(name: str, value: Any) -> Any:
@@ -75,9 +76,12 @@ def masked(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(key): masked(name if is_secret(name) else str(key), one) for key, one in value.items()}
+        return {str(key): masked(name if is_secret(name) else str(key), part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return _masked_sequence(name, value)
+        pairs = (isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str) for part in value)
+        if value and all(pairs):  # what a frozen mapping has become
+            return masked(name, dict(value))
+        return [masked(name, part) for part in value]
     if isinstance(value, Secret) or is_secret(name) or holds_password(value):
         return MASK
     return str(value)
@@ -85,72 +89,46 @@ def masked(name: str, value: Any) -> Any:
 
 def versions(kafka: str | None) -> dict[str, str]:
     """What runs here."""
-    found = {"millrace": __version__, "python": platform.python_version(), "system": platform.platform()}
+    here = {"millrace": __version__, "python": platform.python_version(), "system": platform.platform()}
     for name in ("pyspark", "confluent-kafka", "pyarrow"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found | ({"kafka": kafka} if kafka else {})
+        with suppress(PackageNotFoundError):
+            here[name] = version(name)
+    return here | ({"kafka": kafka} if kafka else {})
 
 
-def _masked_sequence(name: str, value: Iterable[Any]) -> Any:
-    """A list, or what a frozen mapping has become: pairs of a name and a value."""
-    every = list(value)
-    if every and all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in every):
-        return {key: masked(name if is_secret(name) else key, one) for key, one in every}
-    return [masked(name, one) for one in every]
+def _source(source: SourceDef) -> dict[str, Any]:
+    where = _connected(source.connection) | _place(source.place)
+    return {"name": source.name, **where, "watermark": _watermark(source.watermark), "static": source.static}
 
 
-def _source(one: SourceDef) -> dict[str, Any]:
+def _table(table: TableDef) -> dict[str, Any]:
+    code = {"sql": table.sql, "source": None if table.sql else _code(table), **_place(table.place)}
+    return {"name": table.name, "reads": list(table.reads), **code, "watermark": _watermark(table.watermark)}
+
+
+def _sink(sink: SinkDef, plan: Plan) -> dict[str, Any]:
+    writer, _ = make_sink(sink.connection)
     return {
-        "name": one.name,
-        **_connected(one.connection),
-        **_place(one.place),
-        "watermark": _watermark(one.watermark),
-    } | ({"static": one.static})
-
-
-def _table(one: TableDef) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "reads": list(one.reads),
-        "sql": one.sql,
-        "source": None if one.sql else _code(one),
-        **_place(one.place),
-        "watermark": _watermark(one.watermark),
-    }
-
-
-def _sink(one: SinkDef, plan: Plan) -> dict[str, Any]:
-    writer, _ = make_sink(one.connection)
-    query = next((query.name for query in plan.queries if one in query.sinks), None)
-    return {
-        "table": one.table,
-        **_connected(one.connection),
-        "to": masked("to", ", ".join(writer.resources(one.table)) or None) if writer else None,
-        "mode": one.mode,
+        "table": sink.table,
+        **_connected(sink.connection),
+        "to": masked("to", ", ".join(writer.resources(sink.table)) or None) if writer else None,
+        "mode": sink.mode,
         "guarantee": writer.delivery_guarantee if writer else None,
-        "query": query,
-        **_place(one.place),
+        "query": next((query.name for query in plan.queries if sink in query.sinks), None),
+        **_place(sink.place),
     }
 
 
-def _query(one: Query, pipeline: PipelineDef) -> dict[str, Any]:
-    sinks = [number for number, sink in enumerate(pipeline.sinks) if sink in one.sinks]
-    return {"name": one.name, "table": one.table, "mode": one.mode, "trigger": str(one.trigger), "sinks": sinks}
+def _query(query: Query, pipeline: PipelineDef) -> dict[str, Any]:
+    sinks = [number for number, sink in enumerate(pipeline.sinks) if sink in query.sinks]
+    trigger = str(query.trigger)
+    return {"name": query.name, "table": query.table, "mode": query.mode, "trigger": trigger, "sinks": sinks}
 
 
-def _panel(one: RunPanel) -> dict[str, Any]:
-    given = {name: value for name, value in one.given.items() if value is not None and name != "title"}
-    return {
-        "id": one.id,
-        "table": one.panel.table,
-        "kind": one.panel.kind,
-        "title": one.title,
-        "options": masked("", given),
-        "inferred": one.inferred,
-    }
+def _panel(panel: RunPanel) -> dict[str, Any]:
+    given = {name: value for name, value in panel.given.items() if value is not None and name != "title"}
+    shown = {"id": panel.id, "table": panel.panel.table, "kind": panel.panel.kind, "title": panel.title}
+    return {**shown, "options": masked("", given), "inferred": panel.inferred}
 
 
 def _connected(connection: Connection) -> dict[str, Any]:
@@ -183,8 +161,8 @@ def _place(place: SourceLocation) -> dict[str, Any]:
 def _settings(plan: Plan, master: str | None, spark: Mapping[str, str]) -> list[dict[str, Any]]:
     realtime = any(not query.batches for query in plan.queries)
     chosen = spark_choices(master=spark.get("spark.master", master), realtime=realtime, given=spark)
-    made = (*chosen, *state_store(plan, master, spark))
-    ours = [_setting(one.key, one.value, one.why) for one in made if one.key not in spark]
+    choices = (*chosen, *state_store(plan, master, spark))
+    ours = [_setting(choice.key, choice.value, choice.why) for choice in choices if choice.key not in spark]
     return ours + [_setting(key, value, "given for this run") for key, value in spark.items()]
 
 

@@ -1,6 +1,6 @@
 """The server in a thread of its own, for as long as a block lasts.
 
-Where the server listens: the port that was asked for, or the first free one of ours.
+- `listen` opens the port that was asked for, or the first free one of ours.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import socket
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -34,25 +35,12 @@ FIRST_PORT = 4040
 _TRIED = 50
 
 
-@dataclass(frozen=True)
-class ServerAddress:
-    """A socket that listens, and how it is called."""
-
-    socket: socket.socket
-    host: str
-    port: int
-    loopback: bool
-
-
-def listen(host: str, port: int | None) -> ServerAddress:
-    """Listen at an address; without a port at the first one that is free."""
+def listen(host: str, port: int | None) -> tuple[socket.socket, bool]:
+    """Listen at an address, without a port at the first one that is free; return whether only this machine reaches it."""
     _, address = address_of(host, port or 0)
-    for one in [port] if port is not None else [*range(FIRST_PORT, FIRST_PORT + _TRIED), 0]:
-        try:
-            opened = listening_socket(address, one)
-        except PortInUse:
-            continue
-        return ServerAddress(opened, host, opened.getsockname()[1], is_loopback(address))
+    for candidate in [port] if port is not None else [*range(FIRST_PORT, FIRST_PORT + _TRIED), 0]:
+        with suppress(PortInUse):
+            return listening_socket(address, candidate), is_loopback(address)
     raise PortInUse(
         f"port {port} is in use, so the dashboard cannot listen there",
         hint="choose another with --port, or leave it out to get a free one",
@@ -92,9 +80,7 @@ class Dashboard:
     """Serves the dashboard of a run."""
 
     def __init__(self, subject: RunInterface, options: ServerOptions = ServerOptions(), static: Path = STATIC) -> None:  # noqa: B008
-        self._subject = subject
-        self._options = options
-        self._static = static
+        self._subject, self._options, self._static = subject, options, static
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self.address = ""
@@ -104,8 +90,9 @@ class Dashboard:
         """Whether only this machine reaches it."""
 
     def __enter__(self) -> Dashboard:
-        place = listen(self._options.host, self._options.port)
-        rules = rules_for(self._options.host, loopback=place.loopback, token=self._options.token)
+        listening, self.loopback = listen(self._options.host, self._options.port)
+        self.port = listening.getsockname()[1]
+        rules = rules_for(self._options.host, loopback=self.loopback, token=self._options.token)
         app = make_app(self._subject, rules, read_only=self._options.read_only, static=self._static)
         config = uvicorn.Config(
             app,
@@ -126,12 +113,11 @@ class Dashboard:
         )
         self._server = _Server(config)
         self._thread = threading.Thread(
-            target=self._server.run, args=([place.socket],), name=f"dashboard-{place.port}", daemon=True
+            target=self._server.run, args=([listening],), name=f"dashboard-{self.port}", daemon=True
         )
         self._thread.start()
         self._await_start()
-        self.port, self.loopback = place.port, place.loopback
-        self.address = _address(place.host, place.port, rules.token)
+        self.address = _address(self._options.host, self.port, rules.token)
         return self
 
     def __exit__(self, *_: object) -> None:

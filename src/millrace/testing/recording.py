@@ -13,7 +13,6 @@ import re
 import secrets
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
@@ -254,11 +253,11 @@ class ColumnMasker:
         return f"masked-{hashlib.blake2b(text, key=self._secret, digest_size=8).hexdigest()}"
 
 
-@dataclass(frozen=True)
 class _Number:
     """A number as it is written: unmasked ones keep every digit."""
 
-    text: str
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
 def _read(content: bytes) -> Any:

@@ -120,8 +120,7 @@ def run_case(spec_file: SpecFile, file: str, pipeline: PipelineDef, case: SpecCa
     findings: list[CaseFinding] = []
     error = None
     try:
-        moves_watermarks = any(step.watermark is not None for step in case.steps)
-        test = PipelineTest(pipeline, spec_file.file.parent, moves_watermarks=moves_watermarks, chaos=chaos)
+        test = PipelineTest(pipeline, spec_file.file.parent, moves_watermarks=case.moves_watermarks, chaos=chaos)
         with closing(test):
             for step in case.steps:
                 with _at_place(step.place, MillraceError):

@@ -66,6 +66,11 @@ class SpecCase:
     """The key columns of tables whose rows replace each other."""
     place: SourceLocation
 
+    @property
+    def moves_watermarks(self) -> bool:
+        """Return whether a step moves the watermarks by itself."""
+        return any(step.watermark is not None for step in self.steps)
+
 
 @dataclass(frozen=True)
 class SpecFile:
