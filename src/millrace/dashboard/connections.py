@@ -126,11 +126,8 @@ class _Watch:
     """What is known of a connection over time: how long it has been in its stage, and whether its peer reads."""
 
     def __init__(self, now: float) -> None:
-        self.stage = "head"
-        self.since = now
-        self.gone = False
-        self._unread = 0
-        self._read = now
+        self.stage, self.since, self.gone = "head", now, False
+        self._unread, self._read = 0, now
 
     def enter(self, stage: str, now: float) -> None:
         if stage != self.stage:
@@ -155,17 +152,15 @@ class HttpConnection(H11Protocol):
     def account(self) -> int | None:
         """The user id at the other end, looked up once."""
         if self._account is None:
-            known = self.client is not None and self.server is not None
-            self._account = (account_of(*cast("Ends", (self.client, self.server))) if known else None,)
+            connected = self.client is not None and self.server is not None
+            self._account = (account_of(*cast("Ends", (self.client, self.server))) if connected else None,)
         return self._account[0]
 
     @property
     def crowded(self) -> bool:
         """Whether most of the room is taken by requests that are being answered: health has the rest."""
-        return any(
-            sum(one.watch.stage == "answer" for one in among) > limit - limit // _SPARE
-            for among, limit in _limits(self)
-        )
+        answering = ((sum(each.watch.stage == "answer" for each in among), limit) for among, limit in _limits(self))
+        return any(count > limit - limit // _SPARE for count, limit in answering)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room for it."""
@@ -204,12 +199,8 @@ class HttpConnection(H11Protocol):
         if self.transport.get_protocol() is not self:  # it is a WebSocket now
             return
         theirs, answering = self.conn.their_state, self.cycle is not None and not self.cycle.response_complete
-        if theirs is h11.SEND_BODY:
-            stage = "body"
-        elif answering:
-            stage = "answer"
-        else:
-            stage = "head" if theirs is h11.IDLE else "closing"
+        waiting = "head" if theirs is h11.IDLE else "closing"
+        stage = "body" if theirs is h11.SEND_BODY else "answer" if answering else waiting
         self.watch.enter(stage, self.loop.time())
 
     def overdue(self, now: float) -> bool:
@@ -233,15 +224,15 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         """End a conversation in which more is said than can be listened to."""
         if self.queue.qsize() >= _MAX_WAITING_MESSAGES and not self.close_sent:
             self._refuse()
-            return
-        super().send_receive_event_to_app()
+        else:
+            super().send_receive_event_to_app()
 
     def handle_cont(self, event: Frame) -> None:
         """End a message of very many fragments: empty ones have no size that could be limited."""
         if len(self.frames) >= _MAX_FRAGMENTS:
             self._refuse()
-            return
-        super().handle_cont(event)
+        else:
+            super().handle_cont(event)
 
     def handle_ping(self) -> None:
         """Answer pings, unless the answers are not read."""
@@ -262,29 +253,28 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 def make_room(newest: HttpConnection) -> None:
     """Close the connections that have waited longest for their client, where there are too many."""
     for among, limit in _limits(newest):
-        waiting = [one for one in among if one is not newest and one.watch.stage != "answer"]
-        waiting.sort(key=lambda one: one.watch.since)
-        for one in waiting[: max(0, len(among) - limit)]:
-            _close_now(one)
+        waiting = [each for each in among if each is not newest and each.watch.stage != "answer"]
+        waiting.sort(key=lambda connection: connection.watch.since)
+        for connection in waiting[: max(0, len(among) - limit)]:
+            _close_now(connection)
 
 
 def close_overdue(connections: Iterable[object], now: float) -> None:
     """Close the connections that have had their time."""
-    for one in list(connections):
-        if isinstance(one, HttpConnection | WebSocketConnection) and one.overdue(now):
-            _close_now(one)
+    for connection in list(connections):
+        if isinstance(connection, HttpConnection | WebSocketConnection) and connection.overdue(now):
+            _close_now(connection)
 
 
-def _close_now(one: HttpConnection | WebSocketConnection) -> None:
-    one.watch.gone = True
-    one.transport.abort()
+def _close_now(connection: HttpConnection | WebSocketConnection) -> None:
+    connection.watch.gone = True
+    connection.transport.abort()
 
 
 def _limits(of: HttpConnection) -> Iterator[tuple[list[HttpConnection | WebSocketConnection], int]]:
     """The connections of one address, which may have half of the room, and all of them; each with the limit."""
     most = max_connections()
-    everyone = [
-        one for one in of.connections if isinstance(one, HttpConnection | WebSocketConnection) and not one.watch.gone
-    ]
-    yield [one for one in everyone if (one.client or "")[:1] == (of.client or "")[:1]], most // 2
+    ours = (each for each in of.connections if isinstance(each, HttpConnection | WebSocketConnection))
+    everyone = [each for each in ours if not each.watch.gone]
+    yield [each for each in everyone if (each.client or "")[:1] == (of.client or "")[:1]], most // 2
     yield everyone, most

@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,10 +70,9 @@ class RunPage:
 
     def __init__(self, run_status: RunStatus, info: RunInfo, options: ServerOptions) -> None:
         self.channels = Channels()
-        self._run_status = run_status
-        self._info = info
-        self._measurements = Measurements()
-        self._publisher = publisher.StatusPublisher(run_status, self._measurements, info.topology, self.channels)
+        self._run_status, self._info = run_status, info
+        self.measurements = Measurements()
+        self._publisher = publisher.StatusPublisher(run_status, self.measurements, info.topology, self.channels)
         self._spark: SparkSession | None = None
         self.memory_sql = MemorySql()
         self._cluster: FindCluster | None = None
@@ -86,23 +85,18 @@ class RunPage:
     def __enter__(self) -> RunPage:
         self._open.enter_context(self._server)
         self._sample("run_status", self._publisher.look, PUBLISH_INTERVAL_S)
-        self._sample("process", ProcessMeter(self._measurements).look, PROCESS_INTERVAL_S)
+        self._sample("process", ProcessMeter(self.measurements).look, PROCESS_INTERVAL_S)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, MillraceError):
-            self._measurements.failure = error.message
+            self.measurements.failure = error.message
             self._publisher.events.add(error.message, "error")
-        self._measurements.over = True
+        self.measurements.over = True
         self._publisher.look()
         if self._page_seen:
             time.sleep(3 * TICK)  # so that clients see the end before the server stops
         self._open.close()
-
-    @property
-    def measurements(self) -> Measurements:
-        """What is measured beside Spark's own progress."""
-        return self._measurements
 
     @property
     def address(self) -> str:
@@ -116,31 +110,28 @@ class RunPage:
 
     def doing(self, text: str) -> None:
         """What the run does now, in words, while it has no queries yet."""
-        self._measurements.doing = text
+        self.measurements.doing = text
         self._publisher.events.add(text)
 
     @contextmanager
     def kafka(self, cluster: FindCluster) -> Iterator[None]:
         """A time in which there is a Kafka: lag is measured, and topics can be looked at."""
-        meter = LagMeter(
-            cluster, self._run_status, self._measurements, self._info.topology, self.channels, self._behind
-        )
-        sampler = Sampler("lag", meter.look, LAG_EVERY, last=False).start()
-        self._cluster = cluster
-        try:
-            yield
-        finally:
-            self._cluster = None
-            sampler.close()
-            meter.close()
+        topology = self._info.topology
+        meter = LagMeter(cluster, self._run_status, self.measurements, topology, self.channels, self._behind)
+        with closing(meter), closing(Sampler("lag", meter.look, LAG_EVERY, last=False).start()):
+            self._cluster = cluster
+            try:
+                yield
+            finally:
+                self._cluster = None
 
     def spark_is(self, spark: SparkSession) -> None:
         """Spark has started."""
         self._spark = spark
-        self._measurements.doing = "starting the queries"
+        self.measurements.doing = "starting the queries"
 
     def spark_ends(self) -> None:
-        """Spark is info to be stopped."""
+        """Spark is about to be stopped."""
         self._spark = None
 
     def _behind(self) -> Mapping[tuple[str, int], int]:
@@ -152,7 +143,7 @@ class RunPage:
     def _interface(self) -> RunInterface:
         return RunInterface(
             self.channels,
-            lambda: health(self._run_status, self._measurements, self._info.topology),
+            lambda: health(self._run_status, self.measurements, self._info.topology),
             self._described,
             self._ask,
             lambda: Topics(self._kafka(), self._visible.among).look(),
@@ -190,13 +181,12 @@ class RunPage:
         return list(some_records(cluster, topic, start, most))
 
     def _where(self) -> dead_letters.DeadLetterStores:
-        kafka = self._kafka if self._info.uses_kafka else None
+        info = self._info
+        kafka = self._kafka if info.uses_kafka else None
+        folders = partial(dead_folders, info.state) if info.state else list
         return dead_letters.DeadLetterStores(
-            kafka, self._folders, self._info.pipeline, self._info.dead_letter_queries, self._visible.among
+            kafka, folders, info.pipeline, info.dead_letter_queries, self._visible.among
         )
-
-    def _folders(self) -> list[Path]:
-        return dead_folders(self._info.state) if self._info.state else []
 
     def _letters(self, wanted: DeadLetterQuery) -> Iterator[Mapping[str, Any]]:
         return dead_letters.letters(self._where(), wanted, self.channels.slot("dead").value or ())
@@ -238,13 +228,12 @@ def page_of_pipeline(
     base: Path | None = None,
     master: str | None = None,
     spark: Mapping[str, str] | None = None,
-    kafka: str | None = None,
 ) -> RunPage:
-    """The page of a pipeline that is info to run; `base` is the state folder of its first generation."""
+    """Return the page of a pipeline that is about to run; `base` is the state folder of its first generation."""
 
     @cache
     def lasting() -> Mapping[str, Any]:
-        return pipeline_info(plan, master=master, spark=spark or {}, kafka=kafka, generation=generation)
+        return pipeline_info(plan, master=master, spark=spark or {}, kafka=None, generation=generation)
 
     def describe() -> Mapping[str, Any]:
         # A replay or a switch beside the run changes which there are.

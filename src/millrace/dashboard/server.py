@@ -36,7 +36,7 @@ _TRIED = 50
 
 
 def listen(host: str, port: int | None) -> tuple[socket.socket, bool]:
-    """Listen at an address, without a port at the first one that is free; return whether only this machine reaches it."""
+    """Listen at an address, without a port at the first free one; also return whether only this machine reaches it."""
     _, address = address_of(host, port or 0)
     for candidate in [port] if port is not None else [*range(FIRST_PORT, FIRST_PORT + _TRIED), 0]:
         with suppress(PortInUse):

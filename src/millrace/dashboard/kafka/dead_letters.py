@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from array import array
@@ -81,6 +82,7 @@ MOST_GROUPS = 200
 REST = "other reasons"
 """The group of those for which there are no more groups."""
 _LONGEST = 500
+_MAX_FAILURES = 20
 _SHOWN = 4000
 """Characters of base64: whole groups of four, and fewer than a text of a channel may have."""
 
@@ -104,9 +106,9 @@ class DeadLetterStores:
 
     def topics(self, cluster: Cluster) -> list[str]:
         """The topics of dead letters that are shown."""
-        found = store.dead_topics(cluster)
-        shown = self.visible(found)
-        return [name for name in found if name in shown]
+        names = store.dead_topics(cluster)
+        shown = self.visible(names)
+        return [name for name in names if name in shown]
 
 
 class Groups:
@@ -159,12 +161,11 @@ def follow(where: DeadLetterStores, slot: Slot, stop: threading.Event) -> None:
     cluster.connect()  # what does not answer must not be taken for empty
     with TopicTail(cluster, {}) as following:
         slot.set([])
-        known: set[tuple[str, int]] = set()
+        followed: set[tuple[str, int]] = set()
         while not stop.is_set():
-            fresh = _new_places(cluster, where, known)
-            if fresh:
+            if fresh := _new_partitions(cluster, where, followed):
                 following.add(fresh)
-                known |= set(fresh)
+                followed |= set(fresh)
             groups.add(_take(following, DEAD_LETTERS_EVERY, stop, groups.mark))
             result = _with_files(groups, files)
             if result != slot.value:
@@ -178,22 +179,19 @@ def letters(
 
     `groups` are those that are shown: the `other reasons` are those of letters that are in none of them.
     """
-    found = where.mine(_every(where, wanted.topic))
+    shown: set[tuple[str, str, str]] = set()
     if wanted.reason == REST:
-        shown = {(one["source"], one["topic"] or "", one["reason"]) for one in groups}
-        fitting = (one for one in found if _fits(one, replace(wanted, reason=None)) and _key(one) not in shown)
-    else:
-        fitting = (one for one in found if _fits(one, wanted))
-    fitting = (one for one in fitting if wanted.redriven or not one.redriven)
+        shown = {(group["source"], group["topic"] or "", group["reason"]) for group in groups}
+        wanted = replace(wanted, reason=None)
+    fitting = (
+        stored
+        for stored in where.mine(_every(where, wanted.topic))
+        if (wanted.redriven or not stored.redriven) and _fits(stored, wanted) and _key(stored) not in shown
+    )
     if wanted.most is None:
         yield from map(_as_json, fitting)
-        return
-    kept: list[StoredDeadLetter] = []
-    for one in fitting:
-        kept.append(one)
-        if len(kept) >= 2 * wanted.most + 100:
-            kept = sorted(kept, key=_age)[-wanted.most :]
-    yield from map(_shown, sorted(kept, key=_age)[-wanted.most :][::-1])
+    else:
+        yield from map(_shown, heapq.nlargest(wanted.most, fitting, key=_age))
 
 
 def _every(where: DeadLetterStores, topic: str | None) -> Iterator[StoredDeadLetter]:
@@ -201,51 +199,49 @@ def _every(where: DeadLetterStores, topic: str | None) -> Iterator[StoredDeadLet
         cluster = where.cluster()
         names = [name for name in where.topics(cluster) if topic in (None, name)]
         marks = redrive_markers_in_topics(cluster, names)
-        with closing(letters_in_topics(cluster, names, markers=marks)) as found:  # type: ignore[type-var]
-            yield from found
+        with closing(letters_in_topics(cluster, names, markers=marks)) as stored:  # type: ignore[type-var]
+            yield from stored
     for folder in where.folders() if topic is None else ():
         yield from letters_in_folder(folder)
 
 
-def _key(one: StoredDeadLetter) -> tuple[str, str, str]:
+def _key(stored: StoredDeadLetter) -> tuple[str, str, str]:
     """The group of a letter: source, topic (nothing for one in a file) and kind of reason."""
-    home = one.location if one.partition is not None else ""
-    return one.letter.source, home, reason_kind(one.letter.reason)[:_LONGEST]
+    topic = stored.location if stored.partition is not None else ""
+    return stored.letter.source, topic, reason_kind(stored.letter.reason)[:_LONGEST]
 
 
-def _age(one: StoredDeadLetter) -> tuple[int, str, int, int]:
-    return one.stored_at, one.location, one.partition or 0, one.offset
+def _age(stored: StoredDeadLetter) -> tuple[int, str, int, int]:
+    return stored.stored_at, stored.location, stored.partition or 0, stored.offset
 
 
-def _fits(one: StoredDeadLetter, wanted: DeadLetterQuery) -> bool:
-    if wanted.source not in (None, one.letter.source):
-        return False
-    return wanted.reason in (None, one.letter.reason, reason_kind(one.letter.reason)[:_LONGEST])
+def _fits(stored: StoredDeadLetter, wanted: DeadLetterQuery) -> bool:
+    reason = stored.letter.reason
+    reasons = (None, reason, reason_kind(reason)[:_LONGEST])
+    return wanted.source in (None, stored.letter.source) and wanted.reason in reasons
 
 
-def _as_json(one: StoredDeadLetter) -> dict[str, Any]:
-    home = {"topic": one.location, "partition": one.partition, "offset": one.offset}
-    lies = {"file": one.location, "line": one.offset} if one.partition is None else home
-    more = {"attempts": one.letter.attempts, "redriven": one.redriven, "place": one.position}
-    return {**to_json(one.letter), "dead": lies, "buried": one.stored_at, **more}
+def _as_json(stored: StoredDeadLetter) -> dict[str, Any]:
+    in_topic = {"topic": stored.location, "partition": stored.partition, "offset": stored.offset}
+    location = {"file": stored.location, "line": stored.offset} if stored.partition is None else in_topic
+    more = {"attempts": stored.letter.attempts, "redriven": stored.redriven, "place": stored.position}
+    return {**to_json(stored.letter), "dead": location, "buried": stored.stored_at, **more}
 
 
-def _shown(one: StoredDeadLetter) -> dict[str, Any]:
+def _shown(stored: StoredDeadLetter) -> dict[str, Any]:
     """Return a letter for the dashboard, which shows the beginning of a long one; the export has all of it."""
-    result = _as_json(one)
+    result = _as_json(stored)
     long = [name for name in ("value", "key") if len(result.get(name) or "") > _SHOWN]
     return {**result, **{name: result[name][:_SHOWN] for name in long}, "cut": bool(long)}
 
 
-def _new_places(cluster: Cluster, where: DeadLetterStores, known: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    metadata = cluster.connect()
-    names = [name for name in where.topics(cluster) if name in metadata.topics]
-    places = [
-        TopicPartition(name, number)
-        for name in names
-        for number in metadata.topics[name].partitions
-        if (name, number) not in known
-    ]
+def _new_partitions(
+    cluster: Cluster, where: DeadLetterStores, followed: set[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    existing = cluster.connect().topics
+    names = [name for name in where.topics(cluster) if name in existing]
+    partitions = {(name, number) for name in names for number in existing[name].partitions} - followed
+    places = [TopicPartition(*partition) for partition in sorted(partitions)]
     return offsets.list_available_offsets(cluster, places, OffsetSpec.earliest())
 
 
@@ -256,11 +252,11 @@ def _take(
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not stop.is_set():
         for message in following.take(0.2):
-            found = parse_record(message)
-            if isinstance(found, StoredDeadLetter):
-                yield found
-            elif found is not None:
-                marked(message.topic() or "", message.partition() or 0, found)
+            record = parse_record(message)
+            if isinstance(record, StoredDeadLetter):
+                yield record
+            elif record is not None:
+                marked(message.topic() or "", message.partition() or 0, record)
 
 
 class _Files:
@@ -293,9 +289,6 @@ def _with_files(groups: Groups, files: _Files) -> list[dict[str, Any]]:
     return result
 
 
-_TOLD = 20
-
-
 class DashboardRedrive:
     """The redrives of one run's page."""
 
@@ -317,21 +310,16 @@ class DashboardRedrive:
         return self._publish(group, "done", outcome)
 
     def _send(self, where: DeadLetterStores, group: LetterGroup) -> RedriveResult:
+        pipeline, source, letter = where.pipeline, group.source, group.letter
         wanted = Redrive(
-            RedriveFilter(
-                pipeline=where.pipeline,
-                source=group.source,
-                location=group.topic,
-                reason=group.reason,
-                letter=group.letter,
-            )
+            RedriveFilter(pipeline=pipeline, source=source, location=group.topic, reason=group.reason, letter=letter)
         )
         whole = RedriveResult()
-        self._publish(group, "running", whole)
 
         def report(so_far: RedriveResult) -> None:
             self._publish(group, "running", so_far)
 
+        report(whole)
         if group.topic is not None:
             if where.cluster is None:
                 raise NoCluster("this run uses no Kafka")
@@ -340,14 +328,15 @@ class DashboardRedrive:
                 raise UnknownTopic(f"this run has no dead letters in {group.topic!r}", hint="see --all-topics")
             return redrive_topic(cluster, group.topic, wanted, report)
         for folder in where.folders():
-            if any(not one.redriven and wanted.selection.matches(one) for one in letters_in_folder(folder)):
+            letters_here = letters_in_folder(folder)
+            if any(not stored.redriven and wanted.selection.matches(stored) for stored in letters_here):
                 whole.add(redrive_files(folder, wanted, report))
         return whole
 
     def _publish(
         self, group: LetterGroup, state: str, outcome: RedriveResult, error: str | None = None
     ) -> Mapping[str, Any]:
-        counted = asdict(outcome) | {"failures": [asdict(one) for one in outcome.failures[:_TOLD]]}
+        counted = asdict(outcome) | {"failures": [asdict(failure) for failure in outcome.failures[:_MAX_FAILURES]]}
         result = {**asdict(group), "state": state, **counted, "error": error, "time": round(time.time() * 1000)}
         self._slot.set(result)
         return result

@@ -1,12 +1,13 @@
 """How far each query is behind Kafka: in records, and in seconds since the oldest of them came.
 
-How the ends of partitions have grown of late: from that, how old what waits is, and how fast topics grow.
+- `LagMeter` measures the lag of each query.
+- `EndOffsets` remembers the ends of partitions: from that, how old what waits is, and how fast topics grow.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from confluent_kafka import TopicPartition
@@ -67,10 +68,9 @@ class EndOffsets:
         then, before = next(((at, ends) for at, ends in self._looks if now - at <= _OVER), self._looks[-2])
         if then >= now:
             then, before = self._looks[-2]
-        rates: dict[str, float] = {}
-        for (topic, number), end in newest.items():
-            grown = max(0, end - before.get((topic, number), end))
-            rates[topic] = rates.get(topic, 0.0) + grown / max(now - then, 1e-9)
+        rates: dict[str, float] = defaultdict(float)
+        for partition, end in newest.items():
+            rates[partition[0]] += max(0, end - before.get(partition, end)) / max(now - then, 1e-9)
         return rates
 
 
@@ -105,12 +105,9 @@ class LagMeter:
         channels: Channels,
         behind: Behind | None = None,
     ) -> None:
-        self._cluster = cluster
-        self._run_status = run_status
-        self._measurements = measurements
-        self._topology = topology
-        self._channels = channels
-        self._behind = behind
+        self._cluster, self._behind = cluster, behind
+        self._run_status, self._measurements = run_status, measurements
+        self._topology, self._channels = topology, channels
         self._ends = EndOffsets()
         self._places: set[Place] = set()
         """Every partition that Kafka has named of late."""
@@ -141,18 +138,17 @@ class LagMeter:
 
     def _now(self, cluster: Cluster, read: Iterable[Mapping[Place, int]]) -> Mapping[Place, int]:
         """The ends of every partition that matters: of what is read, and of what is written."""
-        known = {place for offsets_read in read for place in offsets_read}
         named = {topic for topics in self._topology.topics.values() for topic in topics}
-        named |= {edge.topic for edge in self._topology.edges if edge.topic} | {topic for topic, _ in known}
+        named |= {edge.topic for edge in self._topology.edges if edge.topic}
+        named |= {topic for offsets_read in read for topic, _ in offsets_read}
         if not named:
             return {}
         self._run_status.kafka.asked(cluster.bootstrap)
         try:
             ends = self._ask(cluster, named)
-        except KafkaUnreachable:
-            raise
-        except MillraceError:
-            self._run_status.kafka.came()
+        except MillraceError as error:
+            if not isinstance(error, KafkaUnreachable):
+                self._run_status.kafka.came()
             raise
         self._run_status.kafka.came()
         return ends
@@ -180,9 +176,8 @@ class LagMeter:
             return Lag(why=_NOT_ALL)  # the sum of some of them would look like less than there is
         # A partition that came after the last batch has not been read.
         waits = {place: max(0, ends[place] - mine.get(place, 0)) for place in wanted}
-        seconds = self._seconds(
-            cluster, query, {place: mine.get(place, 0) for place, waiting in waits.items() if waiting}
-        )
+        unread = {place: mine.get(place, 0) for place, waiting in waits.items() if waiting}
+        seconds = self._seconds(cluster, query, unread)
         return Lag(sum(waits.values()), seconds, _named(waits))
 
     def _lag_inside_spark(self, query: str) -> Lag:
@@ -202,10 +197,10 @@ class LagMeter:
         now = time.monotonic()
         ages = {place: self._ends.waited(place, offset, now) for place, offset in unread.items()}
         older = {place: unread[place] for place, age in ages.items() if age is None}
-        known = [age for age in ages.values() if age is not None]
+        seconds = [age for age in ages.values() if age is not None]
         if older:
-            known += self._ages_of(cluster, query, older)
-        return round(max(known, default=0.0), 3) if known or not unread else None
+            seconds += self._ages_of(cluster, query, older)
+        return round(max(seconds, default=0.0), 3) if seconds or not unread else None
 
     def _ages_of(self, cluster: Cluster, query: str, unread: Mapping[Place, int]) -> list[float]:
         """The ages of records that came before we looked, by their own timestamps; asked for now and then."""

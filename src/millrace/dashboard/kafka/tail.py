@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import chain
 from typing import Any
 
 from confluent_kafka import Message, TopicPartition
@@ -26,6 +27,7 @@ def record_fields(message: Message, skipped: int = 0) -> dict[str, Any]:
     value, cut, binary = _text(message.value())
     key, _, _ = _text(message.key())
     kind, timestamp = message.timestamp()
+    headers: list[tuple[str, bytes | None]] = message.headers() or []  # type: ignore[assignment]  # declared wider
     return {
         "time": timestamp if kind else None,
         "partition": message.partition(),
@@ -34,14 +36,9 @@ def record_fields(message: Message, skipped: int = 0) -> dict[str, Any]:
         "value": value,
         "cut": cut,
         "binary": binary,
-        "headers": _headers(message),
+        "headers": {name: _text(content)[0] for name, content in headers[:50]},
         "skipped": skipped,
     }
-
-
-def _headers(message: Message) -> dict[str, str | None]:
-    headers: list[tuple[str, bytes | None]] = message.headers() or []  # type: ignore[assignment]  # declared wider
-    return {name: _text(content)[0] for name, content in headers[:50]}
 
 
 def _text(content: bytes | str | None) -> tuple[str | None, bool, bool]:
@@ -77,6 +74,8 @@ _READ_TIMEOUT_S = 2.0
 """How long the newest records are read for one request."""
 _LOOK = 5.0
 """Seconds between two looks for new partitions, and whether the topic is still there."""
+_QUIET = 1.0
+"""Seconds without a record after which there are no more."""
 _MEASURE = 2.0
 """Seconds between two looks at how many records wait."""
 BEHIND = 10_000
@@ -92,13 +91,12 @@ def follow(cluster: Cluster, topic: str, ring: RowBuffer, stop: threading.Event)
         ring.clear()
         while not stop.is_set():
             got = following.take(_TAKE)
-            reading |= {(one.topic() or "", one.partition() or 0): (one.offset() or 0) + 1 for one in got}
+            reading |= {(each.topic() or "", each.partition() or 0): (each.offset() or 0) + 1 for each in got}
             now = time.monotonic()
             ring.extend(record_fields(message, skipped) for message, skipped in sieve.take(got, now))
             if now - looked > _LOOK:
                 looked = now
-                fresh = {place: 0 for place in _places(cluster, topic) if place not in reading}
-                if fresh:
+                if fresh := {place: 0 for place in _places(cluster, topic) if place not in reading}:
                     reading |= fresh
                     following.add(fresh)
             if now - measured > _MEASURE:
@@ -126,17 +124,16 @@ def newest(cluster: Cluster, topic: str, most: int) -> list[dict[str, object]]:
     ends = offsets.list_offsets(cluster, [TopicPartition(*place) for place in start], OffsetSpec.latest())
     ranges = {place: (start[place], end) for place, end in ends.items() if end > start[place]}
     batches = read_ranges(cluster, ranges, require_all=False, time_limit_s=_READ_TIMEOUT_S)
-    found = [message for batch in batches for message in batch]
-    found.sort(key=lambda one: (one.timestamp()[1], one.partition(), one.offset()))
-    return [record_fields(message) for message in found[-most:]]
+    messages = list(chain.from_iterable(batches))
+    messages.sort(key=lambda message: (message.timestamp()[1], message.partition(), message.offset()))
+    return [record_fields(message) for message in messages[-most:]]
 
 
 class TailFilter:
     """Limits the records a second; the next one that passes says how many did not."""
 
     def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._allowed = rate
+        self._rate = self._allowed = rate
         self._then: float | None = None
         self._skipped = 0
 
@@ -152,12 +149,11 @@ class TailFilter:
         room = min(len(got), int(self._allowed))
         self._allowed -= room
         self._skipped += len(got) - room
-        chosen = got[len(got) - room :]
-        made = [(message, 0) for message in chosen]
-        if made:
-            made[0] = (made[0][0], self._skipped)
+        passing = [(message, 0) for message in got[len(got) - room :]]
+        if passing:
+            passing[0] = (passing[0][0], self._skipped)
             self._skipped = 0
-        return made
+        return passing
 
 
 def _places(cluster: Cluster, topic: str) -> list[tuple[str, int]]:
@@ -172,10 +168,6 @@ def _newest(cluster: Cluster, topic: str, many: int) -> dict[tuple[str, int], in
     first = offsets.list_available_offsets(cluster, places, OffsetSpec.earliest())
     ends = offsets.list_available_offsets(cluster, places, OffsetSpec.latest())
     return {place: max(first[place], ends[place] - many) for place in first if place in ends}
-
-
-_QUIET = 1.0
-"""Seconds without a record after which there are no more."""
 
 
 def some_records(cluster: Cluster, topic: str, start: str, most: int) -> list[dict[str, Any]]:

@@ -1,12 +1,14 @@
-"""Topics with their partitions, their growth and the groups that read them.
+"""Topics of the cluster on the dashboard.
 
-Which topics of the cluster the dashboard shows: those of the run, or all of them if the operator says so.
+- `Topics` reads them with their partitions, their growth and the groups that read them.
+- `VisibleTopics` decides which are shown: those of the run, or all of them with --all-topics.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,38 +28,37 @@ class Topics:
     """Looks at a cluster's topics; remembers the last look, for the rates."""
 
     def __init__(self, cluster: Cluster, visible: Callable[[Iterable[str]], set[str]] = set) -> None:
-        self._cluster = cluster
-        self._visible = visible
+        self._cluster, self._visible = cluster, visible
         self._ends: dict[tuple[str, int], int] = {}
         self._then: float | None = None
 
     def look(self) -> list[Mapping[str, Any]]:
         """Every topic that is shown, as it is now; rates are null at the first look."""
         every = topics.list_topics(self._cluster, internal=True)
-        shown = self._visible(one.name for one in every)
-        found = [one for one in every if one.name in shown]
+        names = self._visible(topic.name for topic in every)
+        shown = [topic for topic in every if topic.name in names]
         readers = _readers(consumer_groups.list_groups(self._cluster))
         now = time.monotonic()
         passed = None if self._then is None else now - self._then
-        made: list[Mapping[str, Any]] = [self._as_json(topic, readers.get(topic.name, []), passed) for topic in found]
+        rows: list[Mapping[str, Any]] = [self._as_json(topic, readers[topic.name], passed) for topic in shown]
         self._then = now
-        self._ends = {(topic.name, one.id): one.end or 0 for topic in found for one in topic.partitions}
-        return made
+        self._ends = {(topic.name, part.id): part.end or 0 for topic in shown for part in topic.partitions}
+        return rows
 
     def _as_json(self, topic: topics.Topic, readers: list[dict[str, Any]], passed: float | None) -> dict[str, Any]:
         partitions = [
             {
-                "id": one.id,
-                "leader": one.leader,
-                "replicas": one.replicas,
-                "isr": one.in_sync,
-                "start": one.first,
-                "end": one.end,
-                "rate": self._rate(topic.name, one, passed),
+                "id": part.id,
+                "leader": part.leader,
+                "replicas": part.replicas,
+                "isr": part.in_sync,
+                "start": part.first,
+                "end": part.end,
+                "rate": self._rate(topic.name, part, passed),
             }
-            for one in topic.partitions
+            for part in topic.partitions
         ]
-        rates = [one["rate"] for one in partitions]
+        rates = [part["rate"] for part in partitions]
         return {
             "name": topic.name,
             "internal": topic.name.startswith("__"),
@@ -67,20 +68,18 @@ class Topics:
             "bytes": None,  # Kafka's clients for Python cannot ask how large a log is
         }
 
-    def _rate(self, topic: str, one: topics.Partition, passed: float | None) -> float | None:
-        before = self._ends.get((topic, one.id))
-        if before is None or one.end is None or not passed:
-            return None
-        return max(0, one.end - before) / passed
+    def _rate(self, topic: str, partition: topics.Partition, passed: float | None) -> float | None:
+        before, end = self._ends.get((topic, partition.id)), partition.end
+        return None if before is None or end is None or not passed else max(0, end - before) / passed
 
 
-def _readers(found: list[consumer_groups.ConsumerGroup]) -> dict[str, list[dict[str, Any]]]:
-    made: dict[str, list[dict[str, Any]]] = {}
-    for group in found:
+def _readers(groups: list[consumer_groups.ConsumerGroup]) -> defaultdict[str, list[dict[str, Any]]]:
+    readers = defaultdict(list)
+    for group in groups:
         for topic in group.topics:
-            lag = sum(one.lag or 0 for one in group.positions if one.topic == topic)
-            made.setdefault(topic, []).append({"group": group.name, "state": group.state, "lag": lag})
-    return made
+            lag = sum(position.lag or 0 for position in group.positions if position.topic == topic)
+            readers[topic].append({"group": group.name, "state": group.state, "lag": lag})
+    return readers
 
 
 _GENERATION = re.compile(r"\.g\d+$")
@@ -123,10 +122,9 @@ class VisibleTopics:
 
     def _read(self) -> set[str]:
         """The topics that are named as read, and those that queries are seen to read."""
-        seen = (
-            topic for query in self.run_status.queries() for topic, _ in read_by(self.run_status.history(query.query))
-        )
-        return {topic for named in self.topology.topics.values() for topic in named} | set(seen)
+        histories = (self.run_status.history(query.query) for query in self.run_status.queries())
+        named = {topic for topics_of_source in self.topology.topics.values() for topic in topics_of_source}
+        return named | {topic for history in histories for topic, _ in read_by(history)}
 
     def _matches(self, topic: str) -> bool:
         return not topic.startswith("__") and any(re.fullmatch(pattern, topic) for pattern in self.patterns)
