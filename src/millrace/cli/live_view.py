@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +51,7 @@ def status_figures(run_status: RunStatus) -> Figures:
     from millrace.telemetry.topology import UNPLANNED
 
     no_measurements = Measurements()
-
-    def figures() -> Sequence[Mapping[str, Any]]:
-        queries: list[dict[str, Any]] = run_state(run_status, no_measurements, UNPLANNED)["queries"]
-        return queries
-
-    return figures
+    return lambda: run_state(run_status, no_measurements, UNPLANNED)["queries"]
 
 
 @contextmanager
@@ -72,21 +67,18 @@ def live(run_status: RunStatus, figures: Figures | None = None) -> Iterator[None
             yield
 
 
-@contextmanager
-def drawn(draw: Callable[[], RenderableType], updates_per_second: float) -> Iterator[None]:
+def drawn(draw: Callable[[], RenderableType], updates_per_second: float) -> AbstractContextManager[Any]:
     """Draw a picture in place on the terminal while the block runs."""
     from rich.live import Live
 
     # Other output is printed above the picture, unless standard output is not this terminal.
-    shown = Live(
+    return Live(
         get_renderable=draw,
         console=err(),
         refresh_per_second=updates_per_second,
         redirect_stdout=sys.stdout.isatty(),
         vertical_overflow="visible",
     )
-    with shown:
-        yield
 
 
 @contextmanager
@@ -121,9 +113,8 @@ def picture(run_status: RunStatus, figures: Figures) -> RenderableType:
     missing = run_status.kafka.missing()
     below += [Text(f"{missing}; the run waits for it", style="yellow")] if missing else []
     now = datetime.now(UTC)
-    below += [
-        Text(f"{query.query}: {query.restart.sentence(now)}", style="yellow") for query in queries if query.restart
-    ]
+    restarts = [(query.query, query.restart) for query in queries if query.restart]
+    below += [Text(f"{name}: {restart.sentence(now)}", style="yellow") for name, restart in restarts]
     below += [Text(f"{query.query}: {query.error.lines()[0]}", style="red") for query in queries if query.error]
     return Group(_table(queries, _by_name(figures)), *below)
 

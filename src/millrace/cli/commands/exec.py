@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +25,6 @@ from millrace.errors import FileUnusable, MillraceError
 from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, VERBOSE
 
 if TYPE_CHECKING:
-    from millrace.clients.kafka.cluster import Cluster
     from millrace.engine.programs.launcher import ProgramLauncher
     from millrace.engine.session.jvm import OutputRouting
 
@@ -75,12 +74,15 @@ def exec_(
     with ExitStack() as stack:
 
         def serve() -> None:
+            from millrace.clients.kafka.cluster import Cluster
             from millrace.dashboard.run_page import page_of_program
 
             kafka, master = KAFKA.value(), spark.master
+            # Of any other Kafka that the program uses, the dashboard shows what Spark knows.
+            cluster = Cluster.at(kafka, KAFKA_CONFIG.value(), environment=True) if kafka else None
             page = page_of_program(script, run_status, server_options, master=master, spark=settings, kafka=kafka)
             stack.enter_context(served_dashboard(page, open_=dashboard.open_))
-            stack.enter_context(with_kafka(page, _kafka()))
+            stack.enter_context(with_kafka(page, (lambda: cluster) if cluster else None))
             figures.append(dashboard_figures(page.channels))
 
         def current_figures() -> Any:
@@ -91,17 +93,6 @@ def exec_(
         launcher.before_launch = serve if dashboard.dashboard else launcher.before_launch
         with live(run_status, current_figures), launcher, _StopSignals(launcher) as signals:
             _run(script, arguments or [], signals)
-
-
-def _kafka() -> Callable[[], Cluster] | None:
-    """Return the Kafka of the environment; of any other that the program uses, the dashboard shows what Spark knows."""
-    from millrace.clients.kafka.cluster import Cluster
-
-    address = KAFKA.value()
-    if not address:
-        return None
-    cluster = Cluster.at(address, KAFKA_CONFIG.value(), environment=True)
-    return lambda: cluster
 
 
 def _export_kafka(data: str | None) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from millrace.cli.app import RUN_PANEL
 from millrace.cli.commands.cassandra import CassandraConnectionOptions, node
-from millrace.cli.commands.kafka import broker
 from millrace.cli.commands.replay.generations import print_handovers
 from millrace.cli.options import (
     AcceptOptions,
@@ -30,9 +29,10 @@ from millrace.cli.run_options import (
     served_dashboard,
     with_kafka,
 )
-from millrace.cli.services import prepare_spark
+from millrace.cli.services import found_or_own, prepare_spark
 from millrace.cli.signals import until_stopped
 from millrace.errors import InvalidOption
+from millrace.settings import KAFKA_DATA
 from millrace.units import parse_duration
 
 if TYPE_CHECKING:
@@ -182,9 +182,10 @@ def chosen_generation(pipeline: PipelineDef, state: Path | None, number: int | N
 def cluster_for(pipeline: PipelineDef, kafka: KafkaOptions) -> Iterator[Callable[[], Cluster]]:
     """Yield the cluster that is named or already runs; else, if the pipeline needs one, ours while the block runs."""
     from millrace.connectors.base.registry import uses_system
+    from millrace.services.kafka import KafkaCluster
 
     if not uses_system(pipeline, "kafka"):
         yield kafka.cluster
         return
-    with broker(kafka) as cluster:
+    with found_or_own(kafka.cluster, KafkaCluster(KAFKA_DATA.value(kafka.data))) as cluster:
         yield lambda: cluster

@@ -126,10 +126,8 @@ def _sample_lines(stored: StoredDeadLetter, fixed: Any, fix: Fix) -> list[str]:
         return lines
     if fixed is None:
         return [*lines, "  the fix skips it"]
-    return [
-        *lines,
-        f"  the fix:  {safe_text(fixed)}" if isinstance(fixed, str) else f"  fixed:    {bytes_preview(fixed.value)}",
-    ]
+    is_error = isinstance(fixed, str)
+    return [*lines, f"  the fix:  {safe_text(fixed)}" if is_error else f"  fixed:    {bytes_preview(fixed.value)}"]
 
 
 def _kept(result: RedriveResult, letters: int) -> str:

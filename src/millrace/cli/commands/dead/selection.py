@@ -241,8 +241,7 @@ def letter_time(milliseconds: int | None) -> str | None:
     if milliseconds is None:
         return None
     try:
-        return (
-            datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        )
+        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return f"{milliseconds} ms"

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -132,8 +132,7 @@ def _run_demo(
     _print_next_steps(chosen)
 
 
-@contextmanager
-def _spark(plan: Plan, state: Path, progress: StartupProgress) -> Iterator[Future[SparkSession]]:
+def _spark(plan: Plan, state: Path, progress: StartupProgress) -> AbstractContextManager[Future[SparkSession]]:
     """Open a session while Kafka starts."""
     from millrace.engine.session.session import open_in_background, open_session
 
@@ -141,8 +140,7 @@ def _spark(plan: Plan, state: Path, progress: StartupProgress) -> Iterator[Futur
         with progress.step("Spark is starting", "Spark is up"):
             return open_session(plan.pipeline.name, master=None, settings=SMALL_BATCHES, log=state / "spark.log")
 
-    with open_in_background(open_spark) as session:
-        yield session
+    return open_in_background(open_spark)
 
 
 @contextmanager

@@ -89,13 +89,10 @@ class StartupProgress:
     def _update(self) -> None:
         if not self._draws and not self.quiet:
             self._reporter.report(time.monotonic())
-        if not self.live and _has_rows(self.channels):
+        panels = (self.channels.slot(name).value for name in self.channels.names() if name.startswith("panel:"))
+        if not self.live and any((panel or {}).get("rows") for panel in panels):
             self.live = True
             self.waiting.clear()
             self._finish(f"the first chart moves after {self.seconds:.0f} s")
             if self.footer and not self._draws:
                 print_line(self.footer)
-
-
-def _has_rows(channels: Channels) -> bool:
-    return any(name.startswith("panel:") and (channels.slot(name).value or {}).get("rows") for name in channels.names())

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from millrace.cli import services
 from millrace.cli.app import SERVICE_PANEL, App
 from millrace.cli.commands.kafka import consume, groups, produce, topics
 from millrace.cli.options import AsJson, DataFolder, KafkaOptions, pairs
@@ -14,9 +11,6 @@ from millrace.cli.output import print_line, print_result, show_json, show_table
 from millrace.cli.services import Secure, detach_option, port_option, start_until_stopped
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP
 from millrace.units import format_count
-
-if TYPE_CHECKING:
-    from millrace.clients.kafka.cluster import Cluster
 
 app = App(help="A Kafka of your own, and everyday work on any cluster.")
 app.add_typer(topics.app, name="topics")
@@ -44,15 +38,6 @@ def up(
         brokers, port, secure, KAFKA_HEAP.value(heap), detach, dict(pairs(config, "--config"))
     )
     start_until_stopped(KafkaCluster(KAFKA_DATA.value(data), options), detach=detach, data=data)
-
-
-@contextmanager
-def broker(options: KafkaOptions) -> Iterator[Cluster]:
-    """Yield the cluster that is named or already runs; else start one and stop it after the block."""
-    from millrace.services.kafka import KafkaCluster
-
-    with services.found_or_own(options.cluster, KafkaCluster(KAFKA_DATA.value(options.data))) as cluster:
-        yield cluster
 
 
 @app.command()

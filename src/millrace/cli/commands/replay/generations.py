@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,14 +48,11 @@ def print_handovers(pipeline: PipelineDef, base: Path, generations: Generations)
     before, current = generations.before, generations.current
     for handover in handovers(pipeline, base, before, current):
         name = f"the sink {handover.sink.connection.connector} of {handover.sink.table!r}"
-        if handover.repeated:
-            offsets = ", ".join(handover.repeated)
+        if offsets := ", ".join(handover.repeated):
             print_line(f"{name} gets offsets twice: generation {before} wrote them, and {current} will: {offsets}")
-        if handover.missed:
-            offsets = ", ".join(handover.missed)
+        if offsets := ", ".join(handover.missed):
             print_line(f"{name} misses offsets: {before} did not write them, and {current} is past them: {offsets}")
-        if handover.reread:
-            sources = ", ".join(handover.reread)
+        if sources := ", ".join(handover.reread):
             print_line(f"{name} gets all of {sources} again: generation {current} reads it from the beginning")
 
 
@@ -112,16 +110,9 @@ def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: Ru
 
         results = list(compare_generations(pipeline, numbers, left_out, settings.context, spark, on_records))
     if as_json:
-        show_json(
-            {
-                "generations": numbers,
-                "same_input": not differences,
-                "input": [
-                    {"query": one.query, "place": one.partition, "old": one.old, "new": one.new} for one in differences
-                ],
-                "outputs": list(map(asdict, results)),
-            }
-        )
+        read = [{"query": at.query, "place": at.partition, "old": at.old, "new": at.new} for at in differences]
+        outputs = list(map(asdict, results))
+        show_json({"generations": numbers, "same_input": not differences, "input": read, "outputs": outputs})
     else:
         for result in results:
             _show(result, numbers)
@@ -152,15 +143,12 @@ def _spark(pipeline: PipelineDef, settings: RunSettings) -> Iterator[Any]:
     """Yield what returns a session, which is started at the first call."""
     from millrace.engine.session.session import close_session, open_session
 
-    sessions: list[Any] = []
+    with ExitStack() as stack:
 
-    def session() -> Any:
-        if not sessions:
-            sessions.append(open_session(pipeline.name, master=settings.master, settings=settings.spark_conf))
-        return sessions[0]
+        @cache
+        def session() -> Any:
+            spark = open_session(pipeline.name, master=settings.master, settings=settings.spark_conf)
+            stack.callback(close_session, spark)
+            return spark
 
-    try:
         yield session
-    finally:
-        for spark in sessions:
-            close_session(spark)
