@@ -42,8 +42,7 @@ class LetterGroup:
     letter: str | None = None
 
 
-def _no_sql(sql: str, most: int) -> Mapping[str, Any]:
-    del sql, most
+def _no_sql(*_: Any) -> Any:
     raise UnknownName("there are no tables in memory here", hint="add a memory sink to the pipeline")
 
 

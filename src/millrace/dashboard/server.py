@@ -111,12 +111,15 @@ class Dashboard:
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=1,
         )
-        self._server = _Server(config)
-        self._thread = threading.Thread(
-            target=self._server.run, args=([listening],), name=f"dashboard-{self.port}", daemon=True
-        )
-        self._thread.start()
-        self._await_start()
+        server = self._server = _Server(config)
+        name = f"dashboard-{self.port}"
+        thread = self._thread = threading.Thread(target=server.run, args=([listening],), name=name, daemon=True)
+        thread.start()
+        deadline = time.monotonic() + _START
+        while not server.started:
+            if not thread.is_alive() or time.monotonic() > deadline:
+                raise ServiceFailed("the dashboard's server did not start", hint="run without it: --no-dashboard")
+            time.sleep(_LOOK)
         self.address = _address(self._options.host, self.port, rules.token)
         return self
 
@@ -124,13 +127,6 @@ class Dashboard:
         if self._server and self._thread:
             self._server.should_exit = True
             self._thread.join(_START)
-
-    def _await_start(self) -> None:
-        deadline = time.monotonic() + _START
-        while self._server and self._thread and not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise ServiceFailed("the dashboard's server did not start", hint="run without it: --no-dashboard")
-            time.sleep(_LOOK)
 
 
 def _address(host: str, port: int, token: str | None) -> str:

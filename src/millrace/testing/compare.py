@@ -149,8 +149,7 @@ def expected_rows(rows: Any, folder: Path) -> list[Row]:
 def difference(what: str, actual: pa.Table, expected: Sequence[Row]) -> str | None:
     """Return the missing and the unexpected rows as a table; None if there are none."""
     names = list(dict.fromkeys(name for row in expected for name in row)) or actual.column_names
-    unknown = [name for name in names if name not in actual.column_names]
-    if unknown:
+    if unknown := [name for name in names if name not in actual.column_names]:
         return f"{what} has no column {unknown[0]!r}: it has {', '.join(actual.column_names)}"
     kinds = {name: actual.schema.field(name).type for name in names}
     stray = (text for row in expected for name in row for text in stray_fields(row[name], kinds[name], name))

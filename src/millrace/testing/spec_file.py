@@ -52,13 +52,6 @@ def read_spec_file(file: Path) -> SpecFile:
     return spec_file
 
 
-def pipelines_beside(file: Path) -> list[str]:
-    """Return the pipelines that a file of tests is for if it names none: those with its name."""
-    ending = next(ending for ending in ENDINGS if file.name.endswith(ending))
-    stem = file.with_name(file.name.removesuffix(ending))
-    return [str(path) for path in (Path(f"{stem}{kind}") for kind in (".yaml", ".yml", ".py")) if path.is_file()]
-
-
 class _SpecReader:
     """Reads tests from a YAML document, and collects its problems."""
 
@@ -67,11 +60,11 @@ class _SpecReader:
 
     def spec_file(self, root: Node) -> SpecFile | None:
         top = self._fields(root, "a file of tests", _TOP_KEYS)
-        tests = self._fields(top["tests"][1], "tests") if "tests" in top else {}
+        tests = self._part(top, "tests")
         if not tests:
             self._wrong(root.place, "the file has no tests", "add tests:")
         cases = tuple(self._case(name, key, node) for name, (key, node) in tests.items())
-        environment = self._fields(top["environment"][1], "environment") if "environment" in top else {}
+        environment = self._part(top, "environment")
         for name, (key, node) in environment.items():
             if not isinstance(node, Scalar):
                 self._wrong(key.place, f"the variable {name!r} must be text", "write NAME: value")
@@ -79,12 +72,13 @@ class _SpecReader:
         return SpecFile(self._file, self._pipelines(top, root.place), cases, variables)
 
     def _pipelines(self, top: FieldsByName, place: SourceLocation) -> tuple[str, ...]:
-        if "pipeline" not in top:
-            pipelines = pipelines_beside(self._file)
-            if not pipelines:
-                self._wrong(place, "no pipeline of this name is in the file's folder", "add pipeline: FILE")
-            return tuple(pipelines)
-        return tuple(str(self._file.parent / path) for path in _texts(node_value(top["pipeline"][1])))
+        if "pipeline" in top:
+            return tuple(str(self._file.parent / path) for path in _texts(node_value(top["pipeline"][1])))
+        stem = str(self._file).removesuffix(next(ending for ending in ENDINGS if self._file.name.endswith(ending)))
+        pipelines = tuple(stem + kind for kind in (".yaml", ".yml", ".py") if Path(stem + kind).is_file())
+        if not pipelines:
+            self._wrong(place, "no pipeline of this name is in the file's folder", "add pipeline: FILE")
+        return pipelines
 
     def _case(self, name: str, key: Scalar, node: Node) -> SpecCase:
         parts = self._fields(node, f"test {name!r}", _CASE_KEYS)
@@ -120,7 +114,7 @@ class _SpecReader:
         return SpecCase(name, steps, whole, self._keys(parts), own)
 
     def _step(self, parts: FieldsByName, path: _Path, place: SourceLocation) -> SpecStep:
-        given = self._fields(parts["given"][1], "given") if "given" in parts else {}
+        given = self._part(parts, "given")
         if "watermark" in parts and given:
             self._wrong(parts["watermark"][0].place, "a step has rows or moves the watermark", "make it two steps")
         return SpecStep(
@@ -133,10 +127,8 @@ class _SpecReader:
         )
 
     def _expected(self, parts: FieldsByName, part: str, path: _Path) -> Mapping[str, ExpectedRows]:
-        if part not in parts:
-            return {}
         expectations = {}
-        for name, (_, node) in self._fields(parts[part][1], part).items():
+        for name, (_, node) in self._part(parts, part).items():
             value = placed(node)
             expectations[name] = ExpectedRows(value, node.place, (*path, part, name))
             if part == "late" and not is_count(value):
@@ -147,8 +139,10 @@ class _SpecReader:
         return expectations
 
     def _keys(self, parts: FieldsByName) -> dict[str, tuple[str, ...]]:
-        keys = self._fields(parts["key"][1], "key") if "key" in parts else {}
-        return {name: _texts(node_value(node)) for name, (_, node) in keys.items()}
+        return {name: _texts(node_value(node)) for name, (_, node) in self._part(parts, "key").items()}
+
+    def _part(self, parts: FieldsByName, name: str) -> FieldsByName:
+        return self._fields(parts[name][1], name) if name in parts else {}
 
     def _fields(self, node: Node, what: str, known: tuple[str, ...] = ()) -> FieldsByName:
         if not isinstance(node, Fields):

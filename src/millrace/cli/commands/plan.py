@@ -59,13 +59,13 @@ def plan(
     pipeline, folder = chosen.pipeline, chosen.state.absolute()
     with suppress(MillraceError):  # a system that does not answer is reported below
         pipeline = follow_generations(pipeline, kafka.cluster)
-    made = with_letters(make_plan(pipeline), CONNECTORS)
-    kafka_report, cluster_id, problem = _kafka(made, kafka)
-    decisions = resume_decisions(made, folder, cluster_id, accepted)
+    run_plan = with_letters(make_plan(pipeline), CONNECTORS)
+    kafka_report, cluster_id, problem = _kafka(run_plan, kafka)
+    decisions = resume_decisions(run_plan, folder, cluster_id, accepted)
     doubts: list[str] | None = None
     if deep:
-        schemas, doubts = _ask_spark(made, folder, given)
-        decisions = resume_decisions(made, folder, cluster_id, accepted, schemas)
+        schemas, doubts = _ask_spark(run_plan, folder, given)
+        decisions = resume_decisions(run_plan, folder, cluster_id, accepted, schemas)
     in_use = _in_use(folder)
     if in_use is None:  # else its run continues meanwhile, and its sinks would seem to be ahead of it
         context = RunContext(
@@ -82,11 +82,13 @@ def plan(
         "generation": chosen.number,
         "generations": listed(base),
         "queries": [query_report(pipeline, decision, folder, chosen.span) for decision in decisions],
-        "letters": {query.name: query.dead_letter_source.name for query in made.queries if query.dead_letter_source},
-        "unused": unused_checkpoints(folder, made),
+        "letters": {
+            query.name: query.dead_letter_source.name for query in run_plan.queries if query.dead_letter_source
+        },
+        "unused": unused_checkpoints(folder, run_plan),
         "kafka": kafka_report,
-        "needs": _needs(made, kafka_report),
-        "settings": settings_report(made, spark.master, given, decisions),
+        "needs": _needs(run_plan, kafka_report),
+        "settings": settings_report(run_plan, spark.master, given, decisions),
         "doubts": doubts,
         "error": None if problem is None else {"condition": problem.condition, "message": problem.message},
     }

@@ -12,6 +12,7 @@ import threading
 import time
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -52,29 +53,28 @@ class OpenLetters:
     def __init__(self) -> None:
         self._groups: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
-        self._offsets: dict[tuple[str, int], array[int]] = {}
-        self._of: dict[tuple[str, int], array[int]] = {}
+        self._offsets: defaultdict[tuple[str, int], array[int]] = defaultdict(lambda: array("q"))
+        self._group_numbers: defaultdict[tuple[str, int], array[int]] = defaultdict(lambda: array("i"))
 
-    def add(self, one: StoredDeadLetter, group: dict[str, Any]) -> None:
+    def add(self, stored: StoredDeadLetter, group: dict[str, Any]) -> None:
         """Remember the group of a letter; one in a file says itself what became of it."""
-        if one.partition is None:
+        if stored.partition is None:
             return
         number = self._numbers.setdefault(id(group), len(self._groups))
         if number == len(self._groups):
             self._groups.append(group)
-        place = (one.location, one.partition)
-        self._offsets.setdefault(place, array("q")).append(one.offset)
-        self._of.setdefault(place, array("i")).append(_GONE if one.redriven else number)
+        partition = (stored.location, stored.partition)
+        self._offsets[partition].append(stored.offset)
+        self._group_numbers[partition].append(_GONE if stored.redriven else number)
 
     def take(self, topic: str, partition: int, spans: Iterable[OffsetRange]) -> Iterator[dict[str, Any]]:
         """The group of each letter that a mark means, each letter once."""
-        offsets = self._offsets.get((topic, partition), array("q"))
-        of = self._of.get((topic, partition), array("i"))
+        offsets, numbers = self._offsets[topic, partition], self._group_numbers[topic, partition]
         for first, end in spans:
             for at in range(bisect_left(offsets, first), bisect_left(offsets, end)):
-                if of[at] != _GONE:
-                    yield self._groups[of[at]]
-                    of[at] = _GONE
+                if numbers[at] != _GONE:
+                    yield self._groups[numbers[at]]
+                    numbers[at] = _GONE
 
 
 DEAD_LETTERS_EVERY = 2.0
@@ -100,9 +100,9 @@ class DeadLetterStores:
     visible: Callable[[Iterable[str]], set[str]] = set
     """The topics whose letters are shown."""
 
-    def mine(self, found: Iterable[StoredDeadLetter]) -> Iterator[StoredDeadLetter]:
+    def mine(self, letters: Iterable[StoredDeadLetter]) -> Iterator[StoredDeadLetter]:
         """Those of the pipeline."""
-        return (one for one in found if self.pipeline in (None, one.letter.pipeline))
+        return (stored for stored in letters if self.pipeline in (None, stored.letter.pipeline))
 
     def topics(self, cluster: Cluster) -> list[str]:
         """The topics of dead letters that are shown."""
@@ -116,42 +116,41 @@ class Groups:
 
     def __init__(self, where: DeadLetterStores) -> None:
         self._where = where
-        self._made: dict[tuple[str, str, str], dict[str, Any]] = {}
-        self._placed = OpenLetters()
+        self._groups: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._open = OpenLetters()
 
-    def add(self, found: Iterable[StoredDeadLetter]) -> None:
+    def add(self, letters: Iterable[StoredDeadLetter]) -> None:
         """Count letters."""
-        for one in self._where.mine(found):
-            key = _key(one)
-            if key not in self._made and len(self._made) >= MOST_GROUPS:
+        for stored in self._where.mine(letters):
+            key = _key(stored)
+            if key not in self._groups and len(self._groups) >= MOST_GROUPS:
                 key = ("", "", REST)
-            group = self._made.setdefault(key, self._group(*key))
-            group["redriven" if one.redriven else "count"] += 1
-            self._placed.add(one, group)
-            if one.stored_at >= (group["newest"] or 0):
-                group["newest"] = one.stored_at
-                group["sample"] = {"partition": one.partition, "offset": one.offset}
+            group = self._groups.setdefault(key, self._group(*key))
+            group["redriven" if stored.redriven else "count"] += 1
+            self._open.add(stored, group)
+            if stored.stored_at >= (group["newest"] or 0):
+                group["newest"] = stored.stored_at
+                group["sample"] = {"partition": stored.partition, "offset": stored.offset}
 
     def mark(self, topic: str, partition: int, spans: Iterable[OffsetRange]) -> None:
         """Count letters that were sent again apart from those that are open."""
-        for group in self._placed.take(topic, partition, spans):
+        for group in self._open.take(topic, partition, spans):
             group["count"] -= 1
             group["redriven"] += 1
 
     def summary(self) -> list[dict[str, Any]]:
         """The groups, the largest first."""
-        return sorted((dict(one) for one in self._made.values()), key=lambda one: -one["count"])
+        return sorted(map(dict, self._groups.values()), key=lambda group: -group["count"])
 
-    def _group(self, source: str, home: str, reason: str) -> dict[str, Any]:
+    def _group(self, source: str, topic: str, reason: str) -> dict[str, Any]:
         query = self._where.queries.get(source)
-        shown = {"source": source, "topic": home or None, "query": query, "reason": reason}
+        shown = {"source": source, "topic": topic or None, "query": query, "reason": reason}
         return shown | {"count": 0, "redriven": 0, "newest": None, "sample": None}
 
 
 def follow(where: DeadLetterStores, slot: Slot, stop: threading.Event) -> None:
     """Keep a slot up to date, until `stop` is set."""
-    groups = Groups(where)
-    files = _Files(where)
+    groups, files = Groups(where), _Files(where)
     if where.cluster is None:
         while not stop.is_set():
             slot.set(_with_files(groups, files))
@@ -167,8 +166,7 @@ def follow(where: DeadLetterStores, slot: Slot, stop: threading.Event) -> None:
                 following.add(fresh)
                 followed |= set(fresh)
             groups.add(_take(following, DEAD_LETTERS_EVERY, stop, groups.mark))
-            result = _with_files(groups, files)
-            if result != slot.value:
+            if (result := _with_files(groups, files)) != slot.value:
                 slot.set(result)
 
 
@@ -282,10 +280,10 @@ class _Files:
 
 def _with_files(groups: Groups, files: _Files) -> list[dict[str, Any]]:
     result = [*groups.summary(), *files.summary()]
-    rest = [one for one in result if one["reason"] == REST and not one["source"]]
-    for one in rest[1:]:  # the rest is one group, wherever its letters lie
-        rest[0]["count"] += one["count"]
-        result.remove(one)
+    rest = [group for group in result if group["reason"] == REST and not group["source"]]
+    for group in rest[1:]:  # the rest is one group, wherever its letters lie
+        rest[0]["count"] += group["count"]
+        result.remove(group)
     return result
 
 

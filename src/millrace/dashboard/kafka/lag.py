@@ -119,7 +119,8 @@ class LagMeter:
 
     def look(self) -> None:
         """Measure once."""
-        read = {one.query: read_by(self._run_status.history(one.query)) for one in self._run_status.queries()}
+        queries = [status.query for status in self._run_status.queries()]
+        read = {query: read_by(self._run_status.history(query)) for query in queries}
         try:
             cluster = self._cluster()
             self._ends.add(time.monotonic(), self._now(cluster, read.values()))
@@ -215,16 +216,16 @@ class LagMeter:
         """When the records at these offsets (or the next ones that are there) were made."""
         if self._following is None:
             self._following = TopicTail(cluster, {}, ahead=64)
-        found: dict[Place, int] = {}
+        timestamps: dict[Place, int] = {}
         deadline = time.monotonic() + _PATIENCE
         self._following.assign(unread)
         try:
-            while len(found) < len(unread) and time.monotonic() < deadline:
+            while len(timestamps) < len(unread) and time.monotonic() < deadline:
                 for message in self._following.take(0.05, 10):
-                    found.setdefault((message.topic() or "", message.partition() or 0), message.timestamp()[1])
+                    timestamps.setdefault((message.topic() or "", message.partition() or 0), message.timestamp()[1])
         finally:
             self._following.assign({})
-        return found
+        return timestamps
 
     def close(self) -> None:
         """Let go of Kafka."""

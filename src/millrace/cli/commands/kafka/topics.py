@@ -182,7 +182,7 @@ def _record_counts(cluster: Cluster, topics: list[Topic]) -> Counter[tuple[str, 
 
 def _records(topic: Topic, counts: Counter[tuple[str, int]] | None) -> dict[str, int]:
     """Return the number of records of a topic, if they were counted."""
-    return {} if counts is None else {"records": sum(counts[topic.name, one.id] for one in topic.partitions)}
+    return {} if counts is None else {"records": sum(counts[topic.name, part.id] for part in topic.partitions)}
 
 
 def _as_json(

@@ -138,7 +138,8 @@ def _chosen_number(base: Path, number: int | None) -> int:
     if generations.switching is not None:
         return generations.switching
     current, dropping = generations.current, generations.dropping
-    newer = [made.number for made in generations.made if made.number > current and made.number not in dropping]
+    numbers = [generation.number for generation in generations.made]
+    newer = [number for number in numbers if number > current and number not in dropping]
     if not newer:
         raise InvalidReplay(
             f"there is no generation after {current}, which is the current one",
