@@ -24,7 +24,7 @@ from millrace.dashboard.kafka.tail import RECORD_COLUMNS, some_records
 from millrace.dashboard.kafka.topics import TOPICS_EVERY, Topics, VisibleTopics
 from millrace.dashboard.live import TICK
 from millrace.dashboard.pipeline_info import masked, pipeline_info, program_info
-from millrace.dashboard.run_interface import DeadLetterQuery, LetterGroup, RunInterface, Work
+from millrace.dashboard.run_interface import LetterGroup, RunInterface, Work
 from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.dead_letters.store import dead_folders
 from millrace.engine.memory_sql import MemorySql
@@ -148,7 +148,7 @@ class RunPage:
             self._ask,
             lambda: Topics(self._kafka(), self._visible.among).look(),
             self._records,
-            self._letters,
+            lambda wanted: dead_letters.letters(self._where(), wanted, self.channels.slot("dead").value or ()),
             self._work,
             self._opened,
             self._redrive,
@@ -187,9 +187,6 @@ class RunPage:
         return dead_letters.DeadLetterStores(
             kafka, folders, info.pipeline, info.dead_letter_queries, self._visible.among
         )
-
-    def _letters(self, wanted: DeadLetterQuery) -> Iterator[Mapping[str, Any]]:
-        return dead_letters.letters(self._where(), wanted, self.channels.slot("dead").value or ())
 
     def _redrive(self, group: LetterGroup) -> Mapping[str, Any]:
         result = self._redriving.run(self._where(), group)

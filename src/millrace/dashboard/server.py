@@ -16,16 +16,9 @@ from urllib.parse import quote
 
 import uvicorn
 
+from millrace.dashboard import connections
 from millrace.dashboard.app import STATIC, make_app
 from millrace.dashboard.auth import rules_for
-from millrace.dashboard.connections import (
-    IDLE_S,
-    MAX_HEAD_BYTES,
-    HttpConnection,
-    WebSocketConnection,
-    backlog,
-    close_overdue,
-)
 from millrace.dashboard.run_interface import RunInterface
 from millrace.errors import PortInUse, ServiceFailed
 from millrace.sockets import address_of, is_loopback, listening_socket
@@ -72,7 +65,7 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_BETWEEN_LOOKS == 0:
-            close_overdue(self.server_state.connections, asyncio.get_running_loop().time())
+            connections.close_overdue(self.server_state.connections, asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
 
@@ -102,11 +95,11 @@ class Dashboard:
             server_header=False,
             lifespan="on",
             loop="asyncio",
-            http=HttpConnection,
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-            backlog=backlog(),
-            timeout_keep_alive=IDLE_S,
-            ws=WebSocketConnection,
+            http=connections.HttpConnection,
+            h11_max_incomplete_event_size=connections.MAX_HEAD_BYTES,
+            backlog=connections.backlog(),
+            timeout_keep_alive=connections.IDLE_S,
+            ws=connections.WebSocketConnection,
             ws_max_size=_MOST_MESSAGE,
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=1,

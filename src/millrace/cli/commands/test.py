@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,10 +46,9 @@ def run_tests(
     specs = [read_spec_file(file) for file in files]
     prepare_spark()
     results = []
-    for spec in specs:
-        for result in runner.run(spec, only, chaos=chaos):
-            _show(result)
-            results.append(result)
+    for result in chain.from_iterable(runner.run(spec, only, chaos=chaos) for spec in specs):
+        _show(result)
+        results.append(result)
     refused = _accept(results, specs) if accept else 0
     failed = sum(not result.passed for result in results)
     if not results:

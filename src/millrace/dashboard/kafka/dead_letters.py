@@ -34,13 +34,7 @@ from millrace.dead_letters.offset_ledger import OffsetRange
 from millrace.dead_letters.redrive import Redrive, redrive_topic
 from millrace.dead_letters.redrive_filter import RedriveFilter, reason_kind
 from millrace.dead_letters.redrive_result import RedriveResult
-from millrace.dead_letters.store import (
-    StoredDeadLetter,
-    letters_in_folder,
-    letters_in_topics,
-    parse_record,
-    redrive_markers_in_topics,
-)
+from millrace.dead_letters.store import StoredDeadLetter, letters_in_folder
 from millrace.errors import MillraceError, NoCluster, RedriveBusy, UnknownTopic
 from millrace.telemetry.channels import Slot
 
@@ -196,8 +190,8 @@ def _every(where: DeadLetterStores, topic: str | None) -> Iterator[StoredDeadLet
     if where.cluster is not None:
         cluster = where.cluster()
         names = [name for name in where.topics(cluster) if topic in (None, name)]
-        marks = redrive_markers_in_topics(cluster, names)
-        with closing(letters_in_topics(cluster, names, markers=marks)) as stored:  # type: ignore[type-var]
+        marks = store.redrive_markers_in_topics(cluster, names)
+        with closing(store.letters_in_topics(cluster, names, markers=marks)) as stored:  # type: ignore[type-var]
             yield from stored
     for folder in where.folders() if topic is None else ():
         yield from letters_in_folder(folder)
@@ -250,7 +244,7 @@ def _take(
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not stop.is_set():
         for message in following.take(0.2):
-            record = parse_record(message)
+            record = store.parse_record(message)
             if isinstance(record, StoredDeadLetter):
                 yield record
             elif record is not None:

@@ -41,25 +41,21 @@ _REASON_CHARS_PRINTED = 80
 @app.command("list")
 def list_(*, every: All = False, as_json: AsJson = False, where: DeadLetterOptions) -> None:
     """List where dead letters are, how many are open, and why."""
+    from millrace.dead_letters import store
     from millrace.dead_letters.redrive_filter import DeadLetterSummary
-    from millrace.dead_letters.store import (
-        dead_folders,
-        dead_topics,
-        letters_in_folder,
-        letters_in_topics,
-        redrive_markers_in_topics,
-    )
 
     cluster, missing = where.cluster_or_reason()
     counts: dict[str, DeadLetterSummary] = {}
     if cluster:
-        topics = dead_topics(cluster)
+        topics = store.dead_topics(cluster)
         counts = {topic: DeadLetterSummary() for topic in topics}
-        for letter in letters_in_topics(cluster, topics, markers=redrive_markers_in_topics(cluster, topics)):
+        for letter in store.letters_in_topics(
+            cluster, topics, markers=store.redrive_markers_in_topics(cluster, topics)
+        ):
             counts[letter.location].add(letter)
-    for folder in dead_folders(STATE.value(where.state)):
+    for folder in store.dead_folders(STATE.value(where.state)):
         counts[str(folder)] = DeadLetterSummary()
-        for letter in letters_in_folder(folder):
+        for letter in store.letters_in_folder(folder):
             counts[str(folder)].add(letter)
     if not every:
         counts = {location: count for location, count in counts.items() if count.letters or not count.redriven}

@@ -53,30 +53,23 @@ def produce(
     kafka: KafkaOptions,
 ) -> None:
     """Write lines from standard input or a file to a topic."""
+    from millrace.clients import line_input
     from millrace.clients.kafka import topics
     from millrace.clients.kafka.producer import Delivery, Producer, new_transactional_id
-    from millrace.clients.line_input import (
-        STANDARD_INPUT,
-        LineFormat,
-        input_chunks,
-        line_records,
-        open_input,
-        split_lines,
-    )
 
     cluster = kafka.cluster()
-    format_ = LineFormat(key, key_separator, pairs(header, "--header"), null, partition, raw)
+    format_ = line_input.LineFormat(key, key_separator, pairs(header, "--header"), null, partition, raw)
     id_ = transactional_id or (new_transactional_id() if transaction or abort else None)
     delivery = Delivery(acks, idempotence, compression, id_, parse_duration(timeout), only_failures=True)
     topics.require(cluster.connect(), topic, partition)
-    with until_stopped() as stop, open_input(str(file or STANDARD_INPUT)) as descriptor:
+    with until_stopped() as stop, line_input.open_input(str(file or line_input.STANDARD_INPUT)) as descriptor:
         producer = Producer(cluster, topic, delivery, stop)
-        lines = split_lines(input_chunks(descriptor, stop), stop, crlf=not raw)
+        lines = line_input.split_lines(line_input.input_chunks(descriptor, stop), stop, crlf=not raw)
         if descriptor == 0 and sys.stdin.isatty():
             print_line("type lines; Ctrl-D ends them")
         started = time.monotonic()
         try:
-            _send(producer, line_records(lines, format_), abort)
+            _send(producer, line_input.line_records(lines, format_), abort)
         finally:
             print_line(delivered_line(producer.delivered, producer.failed, time.monotonic() - started))
     if producer.failed:
