@@ -148,7 +148,7 @@ def _command(name: str, kind: type[Any]) -> Any:
 
 def _parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     """Return a field as a parameter for Typer: text if the field parses it, and None if it is not given."""
-    about, parse = field.metadata, field.metadata.get("parse")
+    about, parse, flag = field.metadata, field.metadata.get("parse"), f"--{field.name.replace('_', '-')}"
     required = field.default is dataclasses.MISSING or field.default is ...
     shown = about.get("shown_default") or (None if field.default in (None, "") else str(field.default))
     help_ = about.get("help") or ""
@@ -156,14 +156,13 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     if about.get("variable"):
         settings |= {"envvar": about["variable"], "show_default": False}
     if hint is bool:
-        return declared(field.name, bool, _FEED_PANEL.option(help_, default=field.default, **settings))
+        return declared(field.name, bool, _FEED_PANEL.option(help_, names=flag, default=field.default, **settings))
     kind = str if parse else next(each for each in getattr(hint, "__args__", (hint,)) if each is not type(None))
     if about.get("argument"):
         argument = typer.Argument(... if required else None, help=help_, **settings)
         return declared(field.name, kind if required else kind | None, argument)
-    return declared(
-        field.name, kind | None, _FEED_PANEL.option(help_, _METAVARS.get(parse or kind, "TEXT"), **settings)
-    )
+    metavar = _METAVARS.get(parse or kind, "TEXT")
+    return declared(field.name, kind | None, _FEED_PANEL.option(help_, metavar, names=flag, **settings))
 
 
 def _values(fields: dict[str, dataclasses.Field[Any]], given: dict[str, Any]) -> dict[str, Any]:
