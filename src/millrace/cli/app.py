@@ -2,7 +2,7 @@
 
 - `App` is a Typer application. A command's parameter whose type is an `OptionGroup` stands for the options that are
   the group's fields, so that options which several commands share are defined once.
-- A `Panel` of the help declares its options: as the default of a parameter or, if several commands share it or its
+- A `HelpPanel` declares its options: as the default of a parameter or, if several commands share it or its
   type is mutable, in `Annotated`.
 - `renamed_option` keeps the former name of an option for one release.
 - Help shows no Python types: a metavar says what a value is.
@@ -28,7 +28,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Panel:
+class HelpPanel:
     """A panel of the help. Its options are named after their parameters unless `names` has other names."""
 
     title: str
@@ -49,15 +49,15 @@ class Panel:
         return self.option(f"{setting.help} (env {setting.variable})", metavar, show_default=default)
 
 
-RUN_PANEL = Panel("What to run")
-RECORDS_PANEL = Panel("Which records")
-SPARK_PANEL = Panel("Spark")
-KAFKA_PANEL = Panel("Kafka")
-CASSANDRA_PANEL = Panel("Cassandra")
-STATE_PANEL = Panel("State and recovery")
-DASHBOARD_PANEL = Panel("Dashboard and alerts")
-OUTPUT_PANEL = Panel("Output")
-SERVICE_PANEL = Panel("Service")
+RUN_PANEL = HelpPanel("What to run")
+RECORDS_PANEL = HelpPanel("Which records")
+SPARK_PANEL = HelpPanel("Spark")
+KAFKA_PANEL = HelpPanel("Kafka")
+CASSANDRA_PANEL = HelpPanel("Cassandra")
+STATE_PANEL = HelpPanel("State and recovery")
+DASHBOARD_PANEL = HelpPanel("Dashboard and alerts")
+OUTPUT_PANEL = HelpPanel("Output")
+SERVICE_PANEL = HelpPanel("Service")
 _HELP_PANEL = "Help"
 
 

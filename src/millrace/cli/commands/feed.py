@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
-from millrace.cli.app import RUN_PANEL, App, Command, Group, Panel, declared, with_options
+from millrace.cli.app import RUN_PANEL, App, Command, Group, HelpPanel, declared, with_options
 from millrace.cli.options import KafkaOptions
 from millrace.cli.output import closed_output_allowed, delivered_line, print_line, progress_line
 from millrace.cli.signals import until_stopped
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from millrace.feeds.base.api import Feed, Run
     from millrace.feeds.base.pump import PumpResult
 
-_FEED_PANEL = Panel("Feed")
+_FEED_PANEL = HelpPanel("Feed")
 _METAVARS: dict[Any, str] = {int: "N", float: "N", parse_duration: "DURATION", parse_rate: "RATE", parse_time: "TIME"}
 """What a value is, by the type or the parser of a field; else TEXT."""
 

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, Panel
+from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, HelpPanel
 from millrace.cli.options import KafkaOptions, TopicName
 from millrace.cli.output import print_line
 from millrace.cli.signals import interruptible
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NAMES_PRINTED = 5
-_MASK_PANEL = Panel("Masking")
+_MASK_PANEL = HelpPanel("Masking")
 
 
 KeepUnmasked = StrEnum("KeepUnmasked", ["key", "headers"])

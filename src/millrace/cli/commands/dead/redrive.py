@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, Panel
+from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, HelpPanel
 from millrace.cli.commands.dead.selection import (
     DeadLetterOptions,
     DeadLetterSelection,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _SAMPLE_LETTERS = 3
 _FAILURES_PRINTED = 20
 _REASONS_PRINTED = 20
-_REDRIVE_PANEL = Panel("Redrive")
+_REDRIVE_PANEL = HelpPanel("Redrive")
 
 
 @dataclass

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from millrace.cli.app import Panel
+from millrace.cli.app import HelpPanel
 from millrace.cli.options import KafkaOptions, TopicName, pairs
 from millrace.cli.output import delivered_line, print_line, progress_line
 from millrace.cli.signals import until_stopped
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from millrace.clients.kafka.producer import Producer
     from millrace.clients.kafka.record import Record
 
-_INPUT_PANEL = Panel("Input")
-_DELIVERY_PANEL = Panel("Delivery")
+_INPUT_PANEL = HelpPanel("Input")
+_DELIVERY_PANEL = HelpPanel("Delivery")
 
 
 def produce(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.app import OUTPUT_PANEL, App, Panel
+from millrace.cli.app import OUTPUT_PANEL, App, HelpPanel
 from millrace.cli.options import AsJson, KafkaOptions, Yes, confirm, pairs
 from millrace.cli.output import print_line, print_result, progress_line, show_json, show_rows, show_table
 from millrace.errors import InvalidOption
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from millrace.clients.kafka.topics import Topic
 
 app = App(help="Topics: create, list, describe, alter, delete.")
-_TOPIC_PANEL = Panel("Topic")
+_TOPIC_PANEL = HelpPanel("Topic")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the topic.", show_default=False)]
 Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="The names of topics.", show_default=False)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.app import Panel
+from millrace.cli.app import HelpPanel
 from millrace.cli.commands.cassandra import CassandraConnectionOptions, node
 from millrace.cli.commands.replay.generations import drop_generation, show_comparison, show_list, show_switch
 from millrace.cli.commands.run import cluster_for
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from millrace.engine.run import RunSettings
     from millrace.pipeline.model import PipelineDef
 
-_REPLAY_PANEL, _GENERATIONS_PANEL = Panel("Replay"), Panel("Generations")
+_REPLAY_PANEL, _GENERATIONS_PANEL = HelpPanel("Replay"), HelpPanel("Generations")
 _UPDATE_INTERVAL_S = 0.5
 
 
