@@ -15,7 +15,7 @@ from millrace.cli.commands import demo as command
 from millrace.cli.commands.check import load_sound
 from millrace.cli.commands.demo.catalog import DEMOS, Demo
 from millrace.cli.commands.demo.startup_progress import StartupProgress
-from millrace.cli.options import KafkaOptions
+from millrace.cli.main import app
 from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError
 from millrace.feeds.base.api import FEEDS
@@ -55,7 +55,7 @@ def test_a_kafka_that_cannot_be_used_is_told_before_anything_starts(
     monkeypatch.setattr(command, "_run_demo", None)
     monkeypatch.setattr(command, "fetch_jars", None)
     with pytest.raises(MillraceError, match=address):
-        command.demo(name="wordcount", for_="1s", kafka=KafkaOptions(address))
+        app(["demo", "wordcount", "--for", "1s", "--kafka", address], standalone_mode=False)
     assert not list(tmp_path.iterdir())
 
 
