@@ -31,25 +31,20 @@ class LocalDisk(Store):
     """Files on a disk of this machine; their URLs are plain paths."""
 
     def read(self, url: str) -> bytes:
-        """Return the content of a file."""
         return Path(url).read_bytes()
 
     def write(self, url: str, content: bytes, *, new: bool = False) -> None:
-        """Create or replace a file."""
         if new:
             raise NotImplementedError("a file that must be new")
         write_whole(Path(url), content)
 
     def names(self, url: str) -> list[str]:
-        """Return the names in a folder."""
         return [path.name for path in Path(url).iterdir()] if Path(url).is_dir() else []
 
     def is_folder(self, url: str) -> bool | None:
-        """Return whether it is a folder; None when it does not exist."""
         return Path(url).is_dir() if Path(url).exists() else None
 
     def remove(self, url: str) -> bool:
-        """Remove a file or a folder; return whether it existed."""
         is_folder = self.is_folder(url)
         if is_folder:
             remove_folder(Path(url))
@@ -93,11 +88,8 @@ class CheckpointFolder:
         try:
             self.store.write(f"{self.url}/{name}", content)
         except OSError as error:
-            raise FileUnusable(
-                f"{self.url}/{name} cannot be written",
-                why=error.strerror,
-                hint="the checkpoint's folder must be writable",
-            ) from None
+            hint = "the checkpoint's folder must be writable"
+            raise FileUnusable(f"{self.url}/{name} cannot be written", why=error.strerror, hint=hint) from None
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with its content, if it exists."""
@@ -112,13 +104,10 @@ class DStreamBatchLog:
         self._inputs: dict[int, BatchInput] = {}
         self._newest_removed = -1
         if self._folder:
-            self._load(self._folder)
-
-    def _load(self, folder: CheckpointFolder) -> None:
-        for name in folder.names():
-            if name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX).isdigit():
-                self._inputs[int(name.removesuffix(_SUFFIX))] = json.loads(folder.read(name) or b"{}")
-        self._newest_removed = int(folder.read(_NEWEST_REMOVED) or -1)
+            for name in self._folder.names():
+                if name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX).isdigit():
+                    self._inputs[int(name.removesuffix(_SUFFIX))] = json.loads(self._folder.read(name) or b"{}")
+            self._newest_removed = int(self._folder.read(_NEWEST_REMOVED) or -1)
 
     def input_at(self, time: int) -> BatchInput | None:
         """Return the input of a batch; None when it is not decided yet."""

@@ -12,35 +12,21 @@ import sys
 import threading
 from contextlib import ExitStack, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import RDD, SparkContext
+from pyspark.streaming import StreamingContext
 
-from millrace.dstreams.batch_log import (
-    BatchInput,
-    CheckpointFolder,
-    DStreamBatchLog,
-    claim_checkpoint,
-    oldest_checkpoint,
-    remove_other_streams,
-)
+from millrace.dstreams import batch_log, jvm_internals
+from millrace.dstreams.batch_log import BatchInput, CheckpointFolder, DStreamBatchLog
 from millrace.dstreams.errors import is_cut_off
-from millrace.dstreams.jvm_internals import (
-    await_failure,
-    last_completed_batch,
-    pending_batches,
-    remember_milliseconds,
-    report_input,
-    stop_streams,
-)
 from millrace.dstreams.pyspark_hooks import BatchCompletedEvent, install_hooks, listener_of
 from millrace.errors import MillraceError, RunError
 
 if TYPE_CHECKING:
-    from pyspark import RDD, SparkContext
-    from pyspark.streaming import StreamingContext
-
     from millrace.dstreams.source import StreamSource
 
 _BACKPRESSURE = "spark.streaming.backpressure."
@@ -103,8 +89,7 @@ class SourceState:
     def __init__(
         self, source: StreamSource, checkpoint: CheckpointFolder | None, estimator: PidRateEstimator | None
     ) -> None:
-        self.source = source
-        self.estimator = estimator
+        self.source, self.estimator = source, estimator
         self.batch_log = DStreamBatchLog(checkpoint, source.stream)
         self.client = source.open()
         self._committed = -1
@@ -124,9 +109,8 @@ class SourceState:
         batch_input = self.batch_log.newest_before(time + 1)
         if batch_input is None or time <= self._committed or (self._commit_thread and self._commit_thread.is_alive()):
             return  # a later batch, or the end, commits it
-        self._commit_thread = threading.Thread(
-            target=self._commit, args=(time, batch_input), name="millrace-commit", daemon=True
-        )
+        commit = partial(self._commit, time, batch_input)
+        self._commit_thread = threading.Thread(target=commit, name="millrace-commit", daemon=True)
         self._commit_thread.start()
 
     def close(self, time: int) -> None:
@@ -162,9 +146,10 @@ class ContextTracker:
         self._jssc: Any = ssc._jssc
         self._java: Any = self._jssc.ssc()
         self._interval = int(self._java.graph().batchDuration().milliseconds())
-        self._checkpoint = self._checkpoint_folder(ssc)
-        if self._checkpoint:
-            claim_checkpoint(self._checkpoint, _program_name(), [source.description() for source in sources])
+        self._checkpoint: CheckpointFolder | None = None
+        if folder := self._java.checkpointDir():
+            self._checkpoint = CheckpointFolder.at(folder, ssc._jvm, ssc._sc._jsc.hadoopConfiguration())
+            batch_log.claim_checkpoint(self._checkpoint, _program_name(), [source.description() for source in sources])
         self._sources = sources
         self._states: dict[str, SourceState] = {}
         self._oldest_pending: dict[int, int] = {}
@@ -183,7 +168,7 @@ class ContextTracker:
 
     def on_started(self) -> None:
         """Read the graph, once: Spark holds its lock while it creates a batch, and we hold ours at that time."""
-        self._remembered_ms = remember_milliseconds(self._java)
+        self._remembered_ms = jvm_internals.remember_milliseconds(self._java)
 
     def batch_rdd(self, source: StreamSource, time: int, context: SparkContext) -> RDD[Any]:
         """Return the records of a batch; decide and log what it reads if that was not done before."""
@@ -218,7 +203,7 @@ class ContextTracker:
 
     def on_output_failed(self, time: int, error: MillraceError) -> None:
         """Record that an output raised. It takes no lock, to be earlier than Spark's next checkpoint."""
-        if time in pending_batches(self._java):  # else it belongs to an earlier context, cut off only now
+        if time in jvm_internals.pending_batches(self._java):  # else it belongs to an earlier context, cut off only now
             self._failed_outputs.setdefault(time, error)
 
     def check_failure(self) -> MillraceError | None:
@@ -227,7 +212,7 @@ class ContextTracker:
         Spark treats a batch as done when the last of its outputs succeeded, whatever happened to the others.
         """
         if self._failed_outputs and self.failure is None:
-            dropped = self._failed_outputs.keys() - set(pending_batches(self._java))
+            dropped = self._failed_outputs.keys() - set(jvm_internals.pending_batches(self._java))
             if dropped:
                 self.fail(self._failed_outputs[min(dropped)])
         return self.failure
@@ -249,7 +234,7 @@ class ContextTracker:
         with self._finish_lock, ExitStack() as closing, self._lock:
             try:
                 if self.failure is None:
-                    self._completed |= last_completed_batch(self._java)
+                    self._completed |= jvm_internals.last_completed_batch(self._java)
                     self._advance()
             finally:
                 for state in self._states.values():
@@ -272,7 +257,7 @@ class ContextTracker:
         if batch_input is None:
             batch_input = self._next_input(state, batch)
             state.batch_log.write(time, batch_input)
-        self._oldest_pending.setdefault(time, min([time, *pending_batches(self._java)]))
+        self._oldest_pending.setdefault(time, min([time, *jvm_internals.pending_batches(self._java)]))
         self._report(state, time, batch_input)
         return state.source.read(batch_input, batch, state.client)
 
@@ -291,7 +276,7 @@ class ContextTracker:
         self._clean_up()
 
     def _advance(self) -> None:
-        waiting = [time for time in pending_batches(self._java) if time not in self._completed]
+        waiting = [time for time in jvm_internals.pending_batches(self._java) if time not in self._completed]
         open_batch = min([*waiting, *self._failed_outputs], default=None)
         until = max((time for time in self._completed if open_batch is None or time < open_batch), default=-1)
         if until > self._completed_until:
@@ -300,7 +285,7 @@ class ContextTracker:
 
     def _clean_up(self) -> None:
         """Remove the inputs that no checkpoint needs any more."""
-        since = oldest_checkpoint(self._checkpoint) if self._checkpoint else self._completed_until
+        since = batch_log.oldest_checkpoint(self._checkpoint) if self._checkpoint else self._completed_until
         needed = self._oldest_pending.get(since) if since is not None and self._checkpoint else since
         if needed is None or needed < 0 or self._remembered_ms is None:
             return
@@ -312,7 +297,7 @@ class ContextTracker:
             state.batch_log.remove_before(before)
         if self._checkpoint and not self._removed_other_streams:  # every existing checkpoint is of this start
             self._removed_other_streams = True
-            remove_other_streams(self._checkpoint, [source.stream for source in self._sources])
+            batch_log.remove_other_streams(self._checkpoint, [source.stream for source in self._sources])
 
     def _report(self, state: SourceState, time: int, batch_input: BatchInput) -> None:
         """Report the number of records to Spark, for its own UI, its listeners and our dashboard."""
@@ -321,16 +306,12 @@ class ContextTracker:
             return
         self._reported = {report for report in self._reported if report[1] > time - 10 * self._interval}
         self._reported.add((stream, time))
-        report_input(self._java, state.source.input, time, state.source.record_count(batch_input))
-
-    def _checkpoint_folder(self, ssc: StreamingContext) -> CheckpointFolder | None:
-        place = self._java.checkpointDir()
-        return CheckpointFolder.at(place, ssc._jvm, ssc._sc._jsc.hadoopConfiguration()) if place else None
+        jvm_internals.report_input(self._java, state.source.input, time, state.source.record_count(batch_input))
 
     def _stop(self) -> None:
         """Stop the context once Spark knows of the failure: an earlier stop would look like a success."""
-        await_failure(self._jssc)
-        stop_streams(self._jssc)
+        jvm_internals.await_failure(self._jssc)
+        jvm_internals.stop_streams(self._jssc)
         with suppress(MillraceError, Py4JError, OSError):  # the failure that is reported came first
             self.finish()
 
@@ -371,17 +352,12 @@ def current_failure() -> MillraceError | None:
 
 def batch_rdd(source: StreamSource, time: datetime, context: SparkContext) -> RDD[Any]:
     """Return the records of the batch of a time."""
-    return _trackers[0].batch_rdd(source, _milliseconds(time), context)
+    return _trackers[0].batch_rdd(source, round(time.timestamp() * 1000), context)
 
 
 def batch_input(source: StreamSource, time: datetime) -> BatchInput | None:
     """Return what the batch of a time reads."""
-    return _trackers[0].batch_input(source, _milliseconds(time))
-
-
-def _milliseconds(time: datetime) -> int:
-    """Return a batch time as Spark counts it."""
-    return round(time.timestamp() * 1000)
+    return _trackers[0].batch_input(source, round(time.timestamp() * 1000))
 
 
 def _program_name() -> str:

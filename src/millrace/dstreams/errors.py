@@ -67,11 +67,8 @@ def _offsets_gone(text: str) -> MillraceError | None:
     line = next((line for line in text.splitlines() if _DATA_LOSS.search(line)), None)
     if line is None:
         return None
-    return OffsetsGone(
-        "records of a batch were no longer in Kafka when it was read",
-        why=line,
-        hint="start from scratch with another checkpoint folder, and let Kafka keep records for longer (retention.ms)",
-    )
+    hint = "start from scratch with another checkpoint folder, and let Kafka keep records for longer (retention.ms)"
+    return OffsetsGone("records of a batch were no longer in Kafka when it was read", why=line, hint=hint)
 
 
 def _function_failed(text: str) -> MillraceError | None:

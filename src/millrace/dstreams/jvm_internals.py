@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
-if TYPE_CHECKING:
-    from pyspark.streaming import StreamingContext
+from pyspark import SparkContext
+from pyspark.streaming import StreamingContext
 
 _POLL_INTERVAL_S = 0.05
 _FAILURE_TIMEOUT_S = 30.0
@@ -41,8 +40,6 @@ def remember_milliseconds(java: Any) -> int:
 
 def report_input(java: Any, stream: int, batch: int, records: int) -> None:
     """Report how many records a batch of a stream has, as Spark's own inputs do."""
-    from pyspark import SparkContext
-
     jvm: Any = SparkContext._jvm
     no_metadata = getattr(jvm.scala.collection.immutable, "Map$").__getattr__("MODULE$").empty()
     streaming = jvm.org.apache.spark.streaming
@@ -93,7 +90,7 @@ def _field(owner: Any, name: str) -> Any:
     return _accessible_field(owner.getClass(), name).get(owner)
 
 
-def _accessible_field(owner: Any, name: str) -> Any:
-    field = owner.getDeclaredField(name)
+def _accessible_field(kind: Any, name: str) -> Any:
+    field = kind.getDeclaredField(name)
     field.setAccessible(True)
     return field

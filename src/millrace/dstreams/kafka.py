@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from pyspark import SparkContext
 from pyspark.core.rdd import RDD
 from pyspark.storagelevel import StorageLevel
+from pyspark.streaming import StreamingContext
 from pyspark.streaming.dstream import DStream, TransformedDStream
 
 from millrace.clients.kafka import consumer_groups, offsets
@@ -23,10 +25,6 @@ from millrace.dstreams.kafka_source import KafkaStreamSource, Sharing, ranges_of
 from millrace.dstreams.kafka_types import Broker, Decoder, OffsetRange, TopicAndPartition, utf8_decoder
 from millrace.dstreams.source import DStreamBatch, stream_of
 from millrace.errors import GroupInUse, InvalidOption, OffsetsGone, RunError
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-    from pyspark.streaming import StreamingContext
 
 _GROUPS = "_millrace_groups"
 
@@ -89,7 +87,11 @@ class KafkaUtils:
             raise GroupInUse(f"the group {groupId!r} has members", hint=hint)
         start = _start_offsets(cluster, partitions, parameters) | _committed_offsets(cluster, groupId, partitions)
         source = KafkaStreamSource(parameters, list(topics), start, RddDecoder(keyDecoder, valueDecoder), group=groupId)
-        _share_partitions(ssc, source)
+        # The streams of one group divide the partitions: programs union several streams to read faster.
+        groups: dict[str | None, Sharing] = ssc.__dict__.setdefault(_GROUPS, {})
+        source.sharing = groups.setdefault(groupId, {})
+        for topic in topics:
+            source.sharing.setdefault(topic, []).append(source.stream)
         return stream_of(ssc, source)
 
     @staticmethod
@@ -185,14 +187,6 @@ def _committed_offsets(cluster: Cluster, group: str, partitions: Sequence[Partit
         return {}
     committed = consumer_groups.committed(cluster, group)
     return {partition: offset for partition, offset in committed.items() if partition in partitions}
-
-
-def _share_partitions(ssc: StreamingContext, source: KafkaStreamSource) -> None:
-    """Divide the partitions between the streams of one group: programs union several streams to read faster."""
-    shared: dict[str | None, Sharing] = ssc.__dict__.setdefault(_GROUPS, {})
-    source.sharing = shared.setdefault(source.group, {})
-    for topic in source.topics:
-        source.sharing.setdefault(topic, []).append(source.stream)
 
 
 def _check_start_offsets(cluster: Cluster, names: list[str], wanted: Mapping[PartitionId, int]) -> None:

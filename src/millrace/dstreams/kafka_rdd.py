@@ -6,6 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark import RDD
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame, SparkSession
+
 from millrace.connectors.kafka.source import FETCH_MAX_WAIT_MS
 from millrace.dstreams.errors import decoder_failed
 from millrace.dstreams.kafka_params import Parameters
@@ -13,8 +17,6 @@ from millrace.dstreams.kafka_types import Decoder, KafkaMessageAndMetadata, Offs
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import RDD
-    from pyspark.sql import DataFrame, SparkSession
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset")
 Handler = Callable[[KafkaMessageAndMetadata], Any]
@@ -74,19 +76,14 @@ def read_ranges(
     session: SparkSession, parameters: Parameters, ranges: Sequence[OffsetRange], decoding: RddDecoder
 ) -> RDD[Any]:
     """Return the records of the ranges; several ranges of one partition are read separately, in their order."""
-    from pyspark import RDD
-    from pyspark.serializers import NoOpSerializer
-
     context = session.sparkContext
     filled = [range_ for range_ in ranges if range_.count() > 0]
     if not filled:
         return context.parallelize([], 1)
     partitions = {range_.topicAndPartition() for range_ in filled}
     groups = [filled] if len(partitions) == len(filled) else [[range_] for range_ in filled]
-    rdds = []
-    for group in groups:
-        batches = _frame(session, parameters, group)._jdf.toArrowBatchRdd().toJavaRDD()
-        rdds.append(RDD(batches, context, NoOpSerializer()).mapPartitions(decoding.records))
+    batches = [_frame(session, parameters, group)._jdf.toArrowBatchRdd().toJavaRDD() for group in groups]
+    rdds = [RDD(batch, context, NoOpSerializer()).mapPartitions(decoding.records) for batch in batches]
     return rdds[0] if len(rdds) == 1 else context.union(rdds)
 
 
@@ -98,14 +95,9 @@ def _frame(session: SparkSession, parameters: Parameters, ranges: Sequence[Offse
         assigned.setdefault(range_.topic, []).append(range_.partition)
         start.setdefault(range_.topic, {})[str(range_.partition)] = range_.fromOffset
         end.setdefault(range_.topic, {})[str(range_.partition)] = range_.untilOffset
-    options = {
-        "kafka.fetch.max.wait.ms": str(FETCH_MAX_WAIT_MS),
-        **parameters.for_spark(),
-        "assign": json.dumps(assigned),
-        "startingOffsets": json.dumps(start),
-        "endingOffsets": json.dumps(end),
-        "failOnDataLoss": "true",
-    }
+    selection = {"assign": assigned, "startingOffsets": start, "endingOffsets": end}
+    options = {"kafka.fetch.max.wait.ms": str(FETCH_MAX_WAIT_MS), **parameters.for_spark(), "failOnDataLoss": "true"}
+    options |= {name: json.dumps(offsets) for name, offsets in selection.items()}
     return session.read.format("kafka").options(**options).load().select(*_COLUMNS)
 
 

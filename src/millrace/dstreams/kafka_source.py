@@ -12,10 +12,11 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from pyspark import RDD
 
 from millrace.clients.kafka import consumer_groups, offsets
 from millrace.clients.kafka.cluster import Cluster
@@ -26,9 +27,6 @@ from millrace.dstreams.kafka_rdd import RddDecoder, read_ranges
 from millrace.dstreams.kafka_types import OffsetRange
 from millrace.dstreams.source import DStreamBatch, StreamSource
 from millrace.errors import GroupInUse, KafkaFailed, KafkaUnreachable, OffsetsGone, RunError, TopicGone
-
-if TYPE_CHECKING:
-    from pyspark import RDD
 
 log = logging.getLogger("millrace.dstreams")
 _TOPIC_TIMEOUT_S = 30.0
@@ -63,12 +61,8 @@ class KafkaDriverClient:
         """Return the offsets that can be read now; None while no broker answers."""
         try:
             metadata = self.cluster.connect()
-            partitions = [
-                (topic, partition)
-                for topic in topics
-                if self._topic_exists(topic, metadata)
-                for partition in metadata.topics[topic].partitions
-            ]
+            existing = [topic for topic in topics if self._topic_exists(topic, metadata)]
+            partitions = [(topic, number) for topic in existing for number in metadata.topics[topic].partitions]
             wanted = [TopicPartition(*partition) for partition in partitions]
             first = offsets.list_available_offsets(self.cluster, wanted, OffsetSpec.earliest())
             end = offsets.list_available_offsets(self.cluster, wanted, OffsetSpec.latest(), committed=committed)
@@ -77,7 +71,7 @@ class KafkaDriverClient:
             return None
         for topic, number in partitions:
             name = f"partition {number} of {topic}"
-            if (topic, number) in first and (topic, number) in end:
+            if (topic, number) in first.keys() & end.keys():
                 self._problems_since.pop(name, None)
             else:
                 self._log_problem(name, f"{name} has no leader: batches read nothing of it until it has one")
@@ -123,11 +117,9 @@ class KafkaStreamSource(StreamSource):
         self.sharing: Sharing = {}
 
     def description(self) -> str:
-        """Return the names of the topics."""
         return f"Kafka topic{'s' if len(self.topics) > 1 else ''} {', '.join(self.topics)}"
 
     def open(self) -> KafkaDriverClient:
-        """Return a connection."""
         return KafkaDriverClient(self.parameters.cluster())
 
     def next_input(self, previous: BatchInput | None, batch: DStreamBatch, client: KafkaDriverClient) -> BatchInput:
@@ -137,20 +129,16 @@ class KafkaStreamSource(StreamSource):
             client.start_committed = set(start) if previous else set()
         snapshot = client.snapshot(self.topics, committed=self.parameters.committed)
         if snapshot is None:
-            return _input_of((partition, offset, offset) for partition, offset in start.items())
+            return self.empty_input(previous)
         for partition in snapshot.partitions:
             if self._reads(partition) and partition not in start and partition in snapshot.first:
                 start[partition] = snapshot.first[partition]
         _check_available(start, start, snapshot)
         blocked = self._commit_starts(start, client)
-        waiting = {
-            partition: 0 if partition in blocked else snapshot.end.get(partition, offset) - offset
-            for partition, offset in start.items()
-        }
+        waiting = {key: snapshot.end.get(key, at) - at if key not in blocked else 0 for key, at in start.items()}
         limits = record_limits(waiting, batch if self.group is None else batch.with_receiver_limit())
         client.last_input = _input_of(
-            (partition, offset, offset + min(waiting[partition], limits[partition]))
-            for partition, offset in start.items()
+            (key, offset, offset + min(waiting[key], limits[key])) for key, offset in start.items()
         )
         return client.last_input
 
@@ -159,21 +147,22 @@ class KafkaStreamSource(StreamSource):
         return _input_of((partition, offset, offset) for partition, offset in self._next_offsets(previous).items())
 
     def read(self, batch_input: BatchInput, batch: DStreamBatch, client: KafkaDriverClient) -> RDD[Any]:
-        """Return the records, read by Spark's own Kafka reader."""
         ranges = ranges_of(batch_input)
-        if batch_input is not client.last_input and any(range_.count() for range_ in ranges):
-            self._check_still_available(ranges, client)
+        filled = [range_ for range_ in ranges if range_.count()]
+        if batch_input is not client.last_input and filled:  # a repeated batch: Kafka may have deleted its records
+            snapshot = client.snapshot(self.topics, committed=False)
+            if snapshot is not None:
+                start = {(range_.topic, range_.partition): range_.fromOffset for range_ in filled}
+                _check_available(start, _end_offsets(filled), snapshot)
         return read_ranges(batch.session(), self.parameters, ranges, self.decoding)
 
     def record_count(self, batch_input: BatchInput) -> int:
-        """Return the number of offsets."""
         return sum(range_.count() for range_ in ranges_of(batch_input))
 
     def commit(self, batch_input: BatchInput, client: KafkaDriverClient) -> bool:
         """Commit the end of the input to the group, if there is one."""
-        ends = {(range_.topic, range_.partition): range_.untilOffset for range_ in ranges_of(batch_input)}
         try:
-            self._commit_offsets(ends, client)
+            self._commit_offsets(_end_offsets(ranges_of(batch_input)), client)
         except (RunError, GroupInUse) as error:  # the commit of the next batch includes this one
             log.warning("the offsets of the group %s were not committed yet: %s", self.group, error.message)
             return False
@@ -196,33 +185,26 @@ class KafkaStreamSource(StreamSource):
 
     def _commit_offsets(self, ends: Mapping[PartitionId, int], client: KafkaDriverClient) -> None:
         if self.group is not None and ends:  # else another stream of the group has every partition
-            moves = [
-                consumer_groups.OffsetChange(*partition, None, offset) for partition, offset in sorted(ends.items())
-            ]
+            moves = [consumer_groups.OffsetChange(*key, None, offset) for key, offset in sorted(ends.items())]
             consumer_groups.apply_reset(client.cluster, self.group, moves)
 
     def _next_offsets(self, previous: BatchInput | None) -> dict[PartitionId, int]:
         if previous is None:
             return {partition: offset for partition, offset in self.start.items() if self._reads(partition)}
-        return {(range_.topic, range_.partition): range_.untilOffset for range_ in ranges_of(previous)}
+        return _end_offsets(ranges_of(previous))
 
     def _reads(self, partition: PartitionId) -> bool:
         streams = self.sharing.get(partition[0], [self.stream])
         return partition not in self.without and streams[partition[1] % len(streams)] == self.stream
 
-    def _check_still_available(self, ranges: Sequence[OffsetRange], client: KafkaDriverClient) -> None:
-        """Raise OffsetsGone if Kafka has deleted records of a repeated batch."""
-        snapshot = client.snapshot(self.topics, committed=False)
-        if snapshot is not None:
-            filled = [range_ for range_ in ranges if range_.count()]
-            start = {(range_.topic, range_.partition): range_.fromOffset for range_ in filled}
-            until = {(range_.topic, range_.partition): range_.untilOffset for range_ in filled}
-            _check_available(start, until, snapshot)
-
 
 def ranges_of(batch_input: BatchInput) -> list[OffsetRange]:
     """Return the offset ranges of a batch."""
     return [OffsetRange(*range_) for range_ in batch_input["ranges"]]
+
+
+def _end_offsets(ranges: Iterable[OffsetRange]) -> dict[PartitionId, int]:
+    return {(range_.topic, range_.partition): range_.untilOffset for range_ in ranges}
 
 
 def _input_of(ranges: Iterable[tuple[PartitionId, int, int]]) -> BatchInput:
@@ -233,20 +215,14 @@ def _check_available(
     start: Mapping[PartitionId, int], until: Mapping[PartitionId, int], snapshot: ClusterSnapshot
 ) -> None:
     deleted = [key for key in start if start[key] < snapshot.first.get(key, 0)]
-    ahead = [
-        partition for partition in until if partition in snapshot.end and until[partition] > snapshot.end[partition]
-    ]
+    ahead = [key for key in until if key in snapshot.end and until[key] > snapshot.end[key]]
     if not deleted and not ahead:
         return
+    limits = [(key, "begins", snapshot.first[key], start[key]) for key in deleted]
+    limits += [(key, "ends", snapshot.end[key], until[key]) for key in ahead]
     missing = [
-        f"partition {number} of {topic!r} begins at {snapshot.first[topic, number]}, "
-        f"offset {start[topic, number]} is wanted"
-        for topic, number in deleted
-    ]
-    missing += [
-        f"partition {number} of {topic!r} ends at {snapshot.end[topic, number]}, "
-        f"offset {until[topic, number]} is wanted"
-        for topic, number in ahead
+        f"partition {number} of {topic!r} {verb} at {limit}, offset {offset} is wanted"
+        for (topic, number), verb, limit, offset in limits
     ]
     raise OffsetsGone(
         "records that are to be read are not in Kafka: " + "; ".join(missing),

@@ -40,11 +40,9 @@ class OffsetRange:
     untilOffset: int  # noqa: N815
 
     def topicAndPartition(self) -> TopicAndPartition:  # noqa: N802
-        """Return the partition."""
         return TopicAndPartition(self.topic, self.partition)
 
     def count(self) -> int:
-        """Return the number of offsets."""
         return self.untilOffset - self.fromOffset
 
     def __str__(self) -> str:
@@ -74,20 +72,15 @@ class KafkaMessageAndMetadata:
         message: bytes | None,
         decoders: tuple[Decoder, Decoder] = (utf8_decoder, utf8_decoder),
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self._raw = key, message
-        self._decoders = decoders
+        self.topic, self.partition, self.offset = topic, partition, offset
+        self._raw, self._decoders = (key, message), decoders
 
     @property
     def key(self) -> Any:
-        """The decoded key."""
         return self._decoders[0](self._raw[0])
 
     @property
     def message(self) -> Any:
-        """The decoded message."""
         return self._decoders[1](self._raw[1])
 
     def __repr__(self) -> str:

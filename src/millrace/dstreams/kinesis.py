@@ -12,10 +12,12 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from pyspark import RDD
 from pyspark.storagelevel import StorageLevel
+from pyspark.streaming import DStream, StreamingContext
 
 from millrace.clients.kinesis.client import Kinesis
 from millrace.clients.kinesis.kcl_leases import FileLeases, Leases, TableLeases
@@ -27,10 +29,6 @@ from millrace.dstreams.errors import decoder_failed
 from millrace.dstreams.kafka_types import Decoder, utf8_decoder
 from millrace.dstreams.source import DStreamBatch, StreamSource, stream_of
 from millrace.errors import InvalidOption, KinesisFailed, KinesisUnreachable, UnknownStream
-
-if TYPE_CHECKING:
-    from pyspark import RDD
-    from pyspark.streaming import DStream, StreamingContext
 
 LEASES = "spark.millrace.kinesis.leases"
 """Where leases are stored: `dynamodb`, the address of one (http://…), or a folder (file:///…)."""
@@ -116,7 +114,6 @@ class KinesisStreamSource(StreamSource):
         """Whether another stream of the program reads all shards for this application."""
 
     def description(self) -> str:
-        """Return the name of the stream."""
         return f"Kinesis stream {self._name} as {self._application}"
 
     def open(self) -> _KinesisDriverClient:
@@ -130,15 +127,15 @@ class KinesisStreamSource(StreamSource):
         start = ShardReadLimit.of(previous["end"]) if previous else None
         if client.reader is None:
             client.leases = client.leases or self._leases(batch)
-            client.reader = ShardReader(
-                self._door, start or self._start(client.leases), go_on=_continues_on_data_loss(batch)
-            )
+            begin = start or self._start(client.leases)
+            client.reader = ShardReader(self._door, begin, go_on=_continues_on_data_loss(batch))
             client.reader.wait(min(2.0, batch.seconds / 2))  # else the first batch would always be empty
             if start is None:
                 # The start is saved before anything is read: a program that crashes now starts there again.
                 client.leases.save(client.reader.reach, client.reader.listed)
         begin = client.reader.reach
-        end = client.reader.take(self._max_records(batch))
+        rate = batch.with_receiver_limit().rate
+        end = client.reader.take(max(1, round(rate * batch.seconds)) if rate else None)
         count = sum(len(client.reader.taken(range_) or ()) for range_ in records_between(begin, end))
         return {"start": begin.to_json(), "end": end.to_json(), "count": count}
 
@@ -152,10 +149,9 @@ class KinesisStreamSource(StreamSource):
         """Return the records, each shard in its own partition."""
         start = batch_input["start"]
         begin = ShardReadLimit.of(start) if start else ShardReadLimit(self._name, 0)
+        continues = _continues_on_data_loss(batch)
         slices = [
-            _ShardSlice(
-                self._door, self._name, range_, self._records_ahead(client, range_), _continues_on_data_loss(batch)
-            )
+            _ShardSlice(self._door, self._name, range_, self._records_ahead(client, range_), continues)
             for range_ in records_between(begin, ShardReadLimit.of(batch_input["end"]))
         ]
         if not slices:
@@ -195,8 +191,7 @@ class KinesisStreamSource(StreamSource):
     def _start(self, leases: Leases) -> ShardReadLimit:
         """Return where the application was, or the initial position of a new one."""
         stream = self._door.stream(self._name)
-        saved = leases.load(stream)
-        if saved is not None:
+        if (saved := leases.load(stream)) is not None:
             return saved
         return ShardReadLimit(self._name, stream.created, self._door.now(self._name) if self._latest else None)
 
@@ -208,10 +203,6 @@ class KinesisStreamSource(StreamSource):
             hint = "write dynamodb, the address of one as http://127.0.0.1:8000, or a folder as file:///var/leases"
             raise InvalidOption(f"{LEASES} cannot be {chosen!r}", hint=hint)
         return TableLeases(self._door, self._application, self._owner, None if chosen == "dynamodb" else chosen)
-
-    def _max_records(self, batch: DStreamBatch) -> int | None:
-        rate = batch.with_receiver_limit().rate
-        return max(1, round(rate * batch.seconds)) if rate else None
 
     @staticmethod
     def _records_ahead(client: _KinesisDriverClient, range_: SequenceRange) -> _ShardRecords | None:
@@ -267,7 +258,9 @@ class KinesisUtils:
             role_session=stsSessionName or kinesisAppName,
             role_external_id=stsExternalId,
         )
-        _check_stream(kinesis, streamName)
+        if not streamName:
+            raise UnknownStream("a stream must have a name")
+        kinesis.stream(streamName)  # raises, before anything starts, if it does not exist or access is denied
         latest = initialPositionInStream == InitialPositionInStream.LATEST
         interval = float(checkpointInterval)
         source = KinesisStreamSource(
@@ -288,10 +281,3 @@ def _is_first(ssc: StreamingContext, kinesis: Kinesis, application: str, name: s
             what, why="an application has one lease for each shard, and shards have the same names", hint=hint
         )
     return first
-
-
-def _check_stream(kinesis: Kinesis, name: str) -> None:
-    """Raise, before anything starts, if the stream does not exist or access is denied."""
-    if not name:
-        raise UnknownStream("a stream must have a name")
-    kinesis.stream(name)

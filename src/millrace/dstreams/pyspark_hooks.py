@@ -13,13 +13,15 @@ from functools import wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.streaming import StreamingContext, StreamingListener
+from pyspark.streaming.util import TransformFunction
+
 from millrace.dstreams.errors import batch_error, cut_off_error, failed_by_shutdown, is_cut_off, streaming_error
 from millrace.dstreams.jvm_internals import restore_ticking_inputs
 from millrace.errors import MillraceError
 
 if TYPE_CHECKING:
-    from pyspark.streaming import StreamingContext
-
     from millrace.dstreams.context_tracker import ContextTracker
 
 _INSTALLED = "_millrace_attends"
@@ -43,11 +45,14 @@ class BatchCompletedEvent:
 
 def listener_of(tracker: ContextTracker) -> Any:
     """Return a StreamingListener that reports completed batches to a tracker."""
-    from pyspark.streaming import StreamingListener
 
     class Listener(StreamingListener):  # type: ignore[misc]
         def onBatchCompleted(self, batchCompleted: Any) -> None:  # noqa: N802, N803 - Spark's names
-            tracker.on_batch_completed(_completed_event(batchCompleted.batchInfo()))
+            info = batchCompleted.batchInfo()
+            failed = any(output.failureReason() for output in info.outputOperationInfos().values())
+            processing_s, delay_s = info.processingDelay() / 1000, info.schedulingDelay() / 1000
+            time, ended_ms = int(info.batchTime().milliseconds()), int(info.processingEndTime())
+            tracker.on_batch_completed(BatchCompletedEvent(time, not failed, ended_ms, processing_s, delay_s))
 
     return Listener()
 
@@ -57,21 +62,19 @@ def install_hooks(trackers: ModuleType) -> None:
 
     A recovered program calls none of our functions before its context starts, so a listener would come too late.
     """
-    from pyspark.streaming import StreamingContext
-    from pyspark.streaming.util import TransformFunction
-
     if getattr(StreamingContext, _INSTALLED, False):
         return
     setattr(StreamingContext, _INSTALLED, True)
-    _wrap(StreamingContext, "start", lambda start: _start_hook(trackers, start))
-    _wrap(StreamingContext, "stop", lambda stop: _stop_hook(trackers, stop))
+    _wrap(StreamingContext, "start", _start_hook, trackers)
+    _wrap(StreamingContext, "stop", _stop_hook, trackers)
     for name in ("awaitTermination", "awaitTerminationOrTimeout"):
-        _wrap(StreamingContext, name, lambda wait: _wait_hook(trackers, wait))
-    _wrap(TransformFunction, "call", lambda call: _function_hook(trackers, call))
+        _wrap(StreamingContext, name, _wait_hook, trackers)
+    _wrap(TransformFunction, "call", _function_hook, trackers)
 
 
-def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
-    setattr(owner, name, wraps(getattr(owner, name))(wrapper(getattr(owner, name))))
+def _wrap(owner: Any, name: str, hook: Callable[[ModuleType, Any], Any], trackers: ModuleType) -> None:
+    method = getattr(owner, name)
+    setattr(owner, name, wraps(method)(hook(trackers, method)))
 
 
 def _start_hook(trackers: ModuleType, start: Any) -> Any:
@@ -129,8 +132,6 @@ def _function_hook(trackers: ModuleType, call: Any) -> Any:
 
 def _runs_output(function: Any) -> bool:
     """Return whether a function that raised is an output of a batch; others create the batch."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
     jvm = function.ctx._jvm if function.ctx else None
     try:
         return jvm is not None and str(jvm.java.lang.Thread.currentThread().getName()).startswith(_OUTPUT_THREAD)
@@ -140,8 +141,6 @@ def _runs_output(function: Any) -> bool:
 
 def _call_explained(tracker: ContextTracker | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
     """Call a method of the context and raise Java's errors as ours."""
-    from py4j.protocol import Py4JJavaError
-
     try:
         return call(ssc, *arguments, **named)
     except Py4JJavaError as error:
@@ -153,14 +152,3 @@ def _call_explained(tracker: ContextTracker | None, call: Any, ssc: Any, *argume
         if ours is None:
             raise
         raise ours from None
-
-
-def _completed_event(info: Any) -> BatchCompletedEvent:
-    failed = any(output.failureReason() for output in info.outputOperationInfos().values())
-    return BatchCompletedEvent(
-        int(info.batchTime().milliseconds()),
-        not failed,
-        int(info.processingEndTime()),
-        info.processingDelay() / 1000,
-        info.schedulingDelay() / 1000,
-    )

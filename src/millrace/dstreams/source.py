@@ -6,18 +6,18 @@ import pickle
 import uuid
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
+
+from pyspark import RDD, SparkContext
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import SparkSession
+from pyspark.streaming import DStream, StreamingContext
+from pyspark.streaming.dstream import TransformedDStream
 
 from millrace.dstreams import context_tracker
 from millrace.dstreams.batch_log import BatchInput
 from millrace.dstreams.jvm_internals import ticking_input
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pyspark import RDD, SparkContext
-    from pyspark.sql import SparkSession
-    from pyspark.streaming import DStream, StreamingContext
 
 _RECEIVER_MAX_RATE = "spark.streaming.receiver.maxRate"
 
@@ -36,8 +36,6 @@ class DStreamBatch:
 
     def session(self) -> SparkSession:
         """Return the program's session if it has one, else a new one on its context."""
-        from pyspark.sql import SparkSession
-
         session: SparkSession | None = SparkSession._instantiatedSession
         if session is None or session.sparkContext is not self.context:
             session = SparkSession(self.context)
@@ -122,10 +120,6 @@ class StreamSource(ABC):
 
 def stream_of(ssc: StreamingContext, source: StreamSource) -> DStream[Any]:
     """Return the DStream of a source."""
-    from pyspark.serializers import NoOpSerializer
-    from pyspark.streaming import DStream
-    from pyspark.streaming.dstream import TransformedDStream
-
     tick, jticks = ticking_input(ssc)
     ticks: DStream[Any] = DStream(jticks, ssc, NoOpSerializer())
 
