@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import sink_of, source_of
 from millrace.engine.checkpoints.resume import ResumePlanner
-from millrace.engine.failures.explain import explain
+from millrace.engine.failures.explain import explain, explained
 from millrace.engine.queries.builder import QueryBuilder, QueryTables, with_watermark
 from millrace.engine.queries.panels import panel_mistakes
 from millrace.engine.session.session import scratch_folder
-from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Problem, SourceLocation
+from millrace.errors import InvalidDefinition, NoCluster, Problem
 from millrace.pipeline.checks.triggers import realtime_refusal
 from millrace.pipeline.compatibility.state_schema import StateSchema
 from millrace.pipeline.model import PipelineDef, SourceDef
@@ -38,8 +39,7 @@ def deep_problems(
 
     `before_each` is called before the functions of a query's tables are called.
     """
-    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
-        builder = QueryBuilder(pipeline, RunContext(Path(folder), _no_cluster, pipeline=pipeline.name, session=spark))
+    with _builder(pipeline, spark) as builder:
         problems: list[Problem] = []
         for query in make_plan(pipeline).queries:
             before_each()
@@ -50,15 +50,18 @@ def deep_problems(
 
 def query_fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, StateSchema]:
     """Return the state schema of each query with sinks, to be compared with the checkpoints of a state folder."""
-    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
-        builder = QueryBuilder(
-            plan.pipeline, RunContext(Path(folder), _no_cluster, pipeline=plan.pipeline.name, session=spark)
-        )
+    with _builder(plan.pipeline, spark) as builder:
         return {query.name: _fingerprint(builder, query, state) for query in plan.queries if query.sinks}
 
 
+@contextmanager
+def _builder(pipeline: PipelineDef, spark: SparkSession) -> Iterator[QueryBuilder]:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
+        yield QueryBuilder(pipeline, RunContext(Path(folder), _no_cluster, pipeline=pipeline.name, session=spark))
+
+
 def _fingerprint(builder: QueryBuilder, query: Query, state: Path) -> StateSchema:
-    try:
+    with explained(query.place):
         tables = _EmptyTables(builder, query)
         table = tables.frame(query.table)
         resuming = ResumePlanner(builder.pipeline, query, state, ())
@@ -66,11 +69,6 @@ def _fingerprint(builder: QueryBuilder, query: Query, state: Path) -> StateSchem
         if len(query.sinks) == 1:
             written = sink_of(query.sinks[0]).shape(written)
         return resuming.state_schema(table, written, tables.sources())
-    except MillraceError as error:
-        error.place = error.place or query.place
-        raise
-    except Exception as error:
-        raise explain(error, place=query.place) from error
 
 
 def _query_problems(builder: QueryBuilder, query: Query) -> list[Problem]:
@@ -81,10 +79,9 @@ def _query_problems(builder: QueryBuilder, query: Query) -> list[Problem]:
             place = sink.place
             sink_of(sink).shape(frame)
         _require_supported(builder.spark, frame, query.mode)
-    except MillraceError as error:
-        return [_problem(error, place)]
-    except Exception as error:
-        return [_problem(explain(error, place=place), place)]
+    except Exception as exception:
+        error = explain(exception, place=place)
+        return [Problem(error.condition, error.message, error.place or place, error.hint, error.why)]
     return list(_python_problems(builder, tables, query)) if query.trigger.kind == "realtime" else []
 
 
@@ -124,7 +121,7 @@ class _EmptyTables(QueryTables):
         reader = source_of(source).resolved(context)
         columns = reader.columns()
         if columns is None:
-            return with_watermark(_loaded(reader, context), source.watermark)
+            return with_watermark(reader.load(context), source.watermark)
         spark = self._builder.spark
         ddl = columns.nullable().ddl()
         if source.static:
@@ -132,11 +129,6 @@ class _EmptyTables(QueryTables):
         folder = self._builder.context.state / "empty" / source.name
         folder.mkdir(parents=True, exist_ok=True)
         return with_watermark(spark.readStream.schema(ddl).parquet(str(folder)), source.watermark)
-
-
-def _loaded(reader: Any, context: RunContext) -> DataFrame:
-    frame: DataFrame = reader.load(context)
-    return frame
 
 
 def _require_supported(spark: SparkSession, frame: DataFrame, mode: str) -> None:
@@ -147,10 +139,6 @@ def _require_supported(spark: SparkSession, frame: DataFrame, mode: str) -> None
     if not frame.isStreaming:
         raise InvalidDefinition("the table reads no stream", hint="static sources are for joins with streams")
     checker.checkForStreaming(plan, getattr(modes, mode.capitalize())())
-
-
-def _problem(error: MillraceError, place: SourceLocation) -> Problem:
-    return Problem(error.condition, error.message, error.place or place, error.hint, error.why)
 
 
 def _no_cluster() -> Cluster:

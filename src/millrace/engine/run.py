@@ -24,7 +24,7 @@ from millrace.connectors.memory import MEMORY
 from millrace.engine.checkpoints.resume import check_sinks, require_resumable, resume_decisions
 from millrace.engine.checkpoints.run_lease import RunLease, RunLocks
 from millrace.engine.checkpoints.state_dir import StateDir, nearby, require_fit, unused_checkpoints
-from millrace.engine.failures.explain import explain
+from millrace.engine.failures.explain import explained
 from millrace.engine.memory_sql import MemorySql, QueryServer
 from millrace.engine.queries.builder import QueryBuilder, follow_generations, prepare
 from millrace.engine.session.executors import ExecutorsStopped, RemoteExecutorSettings, require_reachable
@@ -34,7 +34,6 @@ from millrace.engine.supervision.monitor import QueryMonitor
 from millrace.engine.supervision.offset_commits import OffsetCommitter
 from millrace.engine.supervision.restart_policy import Policy
 from millrace.engine.supervision.supervisor import Supervisor
-from millrace.errors import MillraceError
 from millrace.object_stores import StorePath, mounted
 from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import Plan
@@ -188,49 +187,39 @@ def _supervise(
     stop: threading.Event,
 ) -> None:
     context = builder.context
-    try:
-        with (
-            QueryServer(settings.memory_sql, nearby(context.state, context.pipeline), context.notify),
-            _offset_commits(plan, settings) as on_batch,
-            QueryMonitor(
-                builder.spark,
-                run_status,
-                dead_letter_counts=builder.dead_letter_counts,
-                panels=builder.panels,
-                on_batch=on_batch,
-                supervised=True,
-            ) as monitor,
-        ):
-            context.notify(f"starting {format_count(len(plan.queries), 'query')}")
-            supervisor = Supervisor(
-                builder,
-                run_status,
-                monitor.track,
-                settings.restart_policy,
-                has_read_enough=settings.is_done,
-                stop_timeout_s=settings.stop_timeout_s,
-            )
-            try:
-                _start_queries(supervisor, plan, settings, monitor, stop)
-                supervisor.wait(settings.duration_s, stop)
-            finally:
-                timeout_s = settings.stop_timeout_s if all(query.batches for query in plan.queries) else 0.0
-                _stop(supervisor, timeout_s, locks, context.notify)
-            supervisor.require_no_failure()  # a batch may have failed while its end was waited for
-    except MillraceError:
-        raise
-    except Exception as error:
-        raise explain(error) from error
-
-
-def _start_queries(
-    supervisor: Supervisor, plan: Plan, settings: RunSettings, monitor: QueryMonitor, stop: threading.Event
-) -> None:
-    first = next((query for query in plan.queries if query.sinks), plan.queries[0])
-    for query in plan.queries:
-        running = supervisor.start(query)
-        if running is not None and query is first:
-            monitor.await_batch(running, settings.head_start_s, stop)
+    with (
+        explained(),
+        QueryServer(settings.memory_sql, nearby(context.state, context.pipeline), context.notify),
+        _offset_commits(plan, settings) as on_batch,
+        QueryMonitor(
+            builder.spark,
+            run_status,
+            dead_letter_counts=builder.dead_letter_counts,
+            panels=builder.panels,
+            on_batch=on_batch,
+            supervised=True,
+        ) as monitor,
+    ):
+        context.notify(f"starting {format_count(len(plan.queries), 'query')}")
+        supervisor = Supervisor(
+            builder,
+            run_status,
+            monitor.track,
+            settings.restart_policy,
+            has_read_enough=settings.is_done,
+            stop_timeout_s=settings.stop_timeout_s,
+        )
+        try:
+            first = next((query for query in plan.queries if query.sinks), plan.queries[0])
+            for query in plan.queries:
+                running = supervisor.start(query)
+                if running is not None and query is first:
+                    monitor.await_batch(running, settings.head_start_s, stop)
+            supervisor.wait(settings.duration_s, stop)
+        finally:
+            timeout_s = settings.stop_timeout_s if all(query.batches for query in plan.queries) else 0.0
+            _stop(supervisor, timeout_s, locks, context.notify)
+        supervisor.require_no_failure()  # a batch may have failed while its end was waited for
 
 
 def _stop(supervisor: Supervisor, timeout_s: float, locks: RunLocks, notify: Callable[[str], None]) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from millrace import errors
 from millrace.clients.kafka.bulk_fetch import records_lost
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.security_diagnosis import access_denied
@@ -23,46 +24,12 @@ from millrace.connectors import foreach
 from millrace.engine.checkpoints.checkpoint import batch_ranges, ranges_text
 from millrace.engine.checkpoints.data_loss import lost_offsets
 from millrace.engine.failures.classify import KAFKA_UNREACHABLE
-from millrace.errors import (
-    AccessDenied,
-    CheckpointIncompatible,
-    DiskFull,
-    FunctionFailed,
-    InvalidQuery,
-    KafkaUnreachable,
-    MillraceError,
-    OffsetsGone,
-    QueryFailed,
-    RunError,
-    SinkFailed,
-    SourceLocation,
-    SparkFailed,
-    UnknownTopic,
-)
-from millrace.errors.spark_text import (
-    PythonError,
-    PythonFrame,
-    call_site,
-    error_names,
-    full_text,
-    java_causes,
-    plain_text,
-    python_error_in,
-    python_error_of,
-    root_cause,
-    sql_position,
-)
+from millrace.errors import FunctionFailed, InvalidQuery, MillraceError, SourceLocation, spark_text
 from millrace.errors.transport import from_transport
 from millrace.object_stores import StoreFailed
 
-_DENIED_NAMES = {
-    "SaslAuthentication",
-    "SslAuthentication",
-    "TopicAuthorization",
-    "GroupAuthorization",
-    "ClusterAuthorization",
-    "TransactionalIdAuthorization",
-    "UnsupportedSaslMechanism",
+_DENIED_NAMES = {"SaslAuthentication", "SslAuthentication", "UnsupportedSaslMechanism"} | {
+    f"{subject}Authorization" for subject in ("Topic", "Group", "Cluster", "TransactionalId")
 }
 _CHECKPOINT_NAME = re.compile(
     r"STATE_STORE_\w*(?:NOT_COMPATIBLE|MISMATCH|INVALID)\w*|\w*STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
@@ -97,13 +64,13 @@ class Failure:
     @cached_property
     def text(self) -> str:
         """The text of the exception and of its Java causes."""
-        return full_text(self.error)
+        return spark_text.full_text(self.error)
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The Java classes and Spark conditions of the causes, and those that tasks pass on as text."""
-        conditions = [cause.condition.partition(".")[0] for cause in java_causes(self.error)]
-        return error_names(self.text) | frozenset(filter(None, conditions))
+        conditions = [cause.condition.partition(".")[0] for cause in spark_text.java_causes(self.error)]
+        return spark_text.error_names(self.text) | frozenset(filter(None, conditions))
 
     @cached_property
     def records(self) -> str:
@@ -127,10 +94,22 @@ def explain(
     return explained
 
 
+@contextmanager
+def explained(place: SourceLocation | None = None) -> Iterator[None]:
+    """Raise what fails in this context as the error to show; `place` is shown when it has no better one."""
+    try:
+        yield
+    except MillraceError as error:
+        error.place = error.place or place
+        raise
+    except Exception as error:
+        raise explain(error, place=place) from error
+
+
 def _transported(failure: Failure) -> MillraceError | None:
     """An error of ours that was raised in a worker, or in a function that Spark calls for each batch."""
     error = from_transport(failure.text)
-    if isinstance(error, OffsetsGone) and (lost := _all_lost_offsets(failure)):
+    if isinstance(error, errors.OffsetsGone) and (lost := _all_lost_offsets(failure)):
         return records_lost(lost)
     return error
 
@@ -140,7 +119,7 @@ def _jvm_ended(failure: Failure) -> MillraceError | None:
 
     if not isinstance(failure.error, Py4JNetworkError) and not _lost_by_py4j(failure.error):
         return None
-    return SparkFailed(
+    return errors.SparkFailed(
         "Spark's JVM has ended", why=str(failure.error).strip() or None, hint="its log says why; was memory short?"
     )
 
@@ -156,7 +135,7 @@ def _store_failed(failure: Failure) -> MillraceError | None:
     if not isinstance(error, StoreFailed):
         return None
     ended = _jvm_ended(replace(failure, error=error.__cause__)) if error.__cause__ else None
-    return ended or RunError(
+    return ended or errors.RunError(
         f"{error.filename} cannot be read or written",
         why=error.strerror,
         hint="check that the store answers and that its keys allow it; the running batch is repeated",
@@ -168,7 +147,9 @@ def _disk_full(failure: Failure) -> MillraceError | None:
     if not line:
         return None
     hint = "make room (the state folder, the sink's folder and the temporary folder are written to) and run again"
-    return DiskFull("no space is left on the disk", why=plain_text(line[0]), hint=f"{hint}: the batch is repeated")
+    return errors.DiskFull(
+        "no space is left on the disk", why=spark_text.plain_text(line[0]), hint=f"{hint}: the batch is repeated"
+    )
 
 
 def _offsets_gone(failure: Failure) -> MillraceError | None:
@@ -218,9 +199,9 @@ def _earliest(cluster: Cluster | None, topic: str, partition: int) -> int | None
 def _checkpoint_incompatible(failure: Failure) -> MillraceError | None:
     if not any(map(_CHECKPOINT_NAME.fullmatch, failure.names)) and not _CHECKPOINT_TEXT.search(failure.text):
         return None
-    return CheckpointIncompatible(
+    return errors.CheckpointIncompatible(
         "the query was changed in a way that its checkpoint cannot follow",
-        why=_schema_change(failure.text) or root_cause(failure.error).partition("\n")[0],
+        why=_schema_change(failure.text) or spark_text.root_cause(failure.error).partition("\n")[0],
         hint="undo the change, or start from scratch with another --state; "
         "the old checkpoint holds how far the sources were read, and the state",
     )
@@ -241,34 +222,34 @@ def _kafka_failed(failure: Failure) -> MillraceError | None:
         return _access_denied(failure)
     if "UnknownTopicOrPartition" in failure.names:
         topic = _SUBSCRIBED.search(failure.text)
-        return UnknownTopic(
+        return errors.UnknownTopic(
             f"there is no topic {topic[1]!r}" if topic else "a topic or partition that is read does not exist",
-            why=root_cause(failure.error),
+            why=spark_text.root_cause(failure.error),
             hint="millrace kafka topics list shows the existing topics",
         )
     if _UNREACHABLE_TEXT.search(failure.text):
         hint = "check the address and that a broker runs there"
-        return KafkaUnreachable("no broker answers", why=root_cause(failure.error), hint=hint)
+        return errors.KafkaUnreachable("no broker answers", why=spark_text.root_cause(failure.error), hint=hint)
     return None
 
 
 def _access_denied(failure: Failure) -> MillraceError:
     """With the cluster, say in one sentence who is refused where, or what is wrong with which certificate."""
-    why, cluster = root_cause(failure.error), failure.cluster
+    why, cluster = spark_text.root_cause(failure.error), failure.cluster
     denials = [f"{name}Exception" for name in sorted(failure.names & _DENIED_NAMES)]
-    text = "\n".join([why, *denials, *(cause.message for cause in java_causes(failure.error))])
+    text = "\n".join([why, *denials, *(cause.message for cause in spark_text.java_causes(failure.error))])
     denied = access_denied(text, cluster.bootstrap, cluster.options, "read or write") if cluster else None
-    return denied or AccessDenied("Kafka refuses us", why=why, hint="check the file given by --kafka-config")
+    return denied or errors.AccessDenied("Kafka refuses us", why=why, hint="check the file given by --kafka-config")
 
 
 def _function_in_text(failure: Failure) -> MillraceError | None:
     """A function of the user's that Spark ran in a worker or for a batch."""
-    error = python_error_in(failure.text)
+    error = spark_text.python_error_in(failure.text)
     return _function_failed(error, failure.records) if error and error.place else None
 
 
-def _function_failed(error: PythonError, records: str = "") -> FunctionFailed:
-    kind = SinkFailed if any(map(_is_sink, error.frames)) else FunctionFailed
+def _function_failed(error: spark_text.PythonError, records: str = "") -> FunctionFailed:
+    kind = errors.SinkFailed if any(map(_is_sink, error.frames)) else FunctionFailed
     frame = error.user_frame
     named = frame is not None and not frame.function.startswith("<")
     return kind(
@@ -280,7 +261,7 @@ def _function_failed(error: PythonError, records: str = "") -> FunctionFailed:
     )
 
 
-def _is_sink(frame: PythonFrame) -> bool:
+def _is_sink(frame: spark_text.PythonFrame) -> bool:
     """Return whether a frame belongs to the foreach sink, ours or Spark's own."""
     return frame.file.endswith(_FOREACH_FILE) or frame.function in _SPARK_FOREACH
 
@@ -298,12 +279,7 @@ def _real_time_refused(failure: Failure) -> MillraceError | None:
 
 
 def _analysis_failed(failure: Failure) -> MillraceError | None:
-    from pyspark.errors import (
-        AnalysisException,
-        IllegalArgumentException,
-        PySparkException,
-        StreamingQueryException,
-    )
+    from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException, StreamingQueryException
 
     error = failure.error
     if not isinstance(error, AnalysisException | IllegalArgumentException) and (
@@ -313,10 +289,10 @@ def _analysis_failed(failure: Failure) -> MillraceError | None:
         refused = isinstance(error, PySparkException) and not hasattr(error, "_origin")
         if not refused or isinstance(error, StreamingQueryException):
             return None
-        return InvalidQuery(plain_text(str(error)), place=python_error_of(error).place)
+        return InvalidQuery(spark_text.plain_text(str(error)), place=spark_text.python_error_of(error).place)
     message, hint = _analysis_message(error)
-    position = sql_position(str(error))
-    site = call_site(error) or python_error_of(error).place
+    position = spark_text.sql_position(str(error))
+    site = spark_text.call_site(error) or spark_text.python_error_of(error).place
     if position is None or site is not None:
         return InvalidQuery(message, hint=hint, place=site)
     why = f"at line {position[0]}, column {position[1]} of the SQL"
@@ -333,7 +309,9 @@ def _analysis_message(error: BaseException) -> tuple[str, str | None]:
         return f"there is no column {parameters['objectName']}", f"did you mean one of {parameters['proposal']}?"
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         return f"there is no table {parameters['relationName']}", None
-    return plain_text(str(error)) if condition != "DATA_SOURCE_NOT_FOUND" else root_cause(error), None
+    return spark_text.plain_text(str(error)) if condition != "DATA_SOURCE_NOT_FOUND" else spark_text.root_cause(
+        error
+    ), None
 
 
 def _shifted(place: SourceLocation | None, line: int) -> SourceLocation | None:
@@ -346,16 +324,16 @@ def _query_failed(failure: Failure) -> MillraceError | None:
     if not hasattr(failure.error, "_origin") and not hasattr(failure.error, "java_exception"):
         return None
     where = f" in a batch of {failure.records}" if failure.records else ""
-    return QueryFailed(
-        f"Spark failed{where}: {root_cause(failure.error)}",
-        place=call_site(failure.error),
+    return errors.QueryFailed(
+        f"Spark failed{where}: {spark_text.root_cause(failure.error)}",
+        place=spark_text.call_site(failure.error),
         hint="fix the cause and run again: the query resumes where it stopped",
     )
 
 
 def _python_error(failure: Failure) -> MillraceError:
     """An exception of plain Python, usually out of the user's code."""
-    return _function_failed(python_error_of(failure.error))
+    return _function_failed(spark_text.python_error_of(failure.error))
 
 
 _RULES: tuple[Callable[[Failure], MillraceError | None], ...] = (

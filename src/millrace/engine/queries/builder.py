@@ -26,15 +26,8 @@ from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINT
 from millrace.engine.checkpoints.data_loss import TopicIds, lost_offsets
 from millrace.engine.checkpoints.resume import ResumePlanner, sink_contexts
 from millrace.engine.checkpoints.state_dir import location
-from millrace.engine.failures.explain import explain
-from millrace.engine.queries.bad_records import (
-    DeadLetterCount,
-    DeadLetterCountParam,
-    bad_record_policy,
-    forget_repeated_batches,
-)
-from millrace.engine.queries.decoding import decode_in_jvm, read_rows
-from millrace.engine.queries.panels import attach_panels
+from millrace.engine.failures.explain import explain, explained
+from millrace.engine.queries import bad_records
 from millrace.engine.session.spark_conf import is_local
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
 from millrace.errors.transport import to_transport
@@ -94,6 +87,8 @@ class QueryBuilder:
         resuming = ResumePlanner(self.pipeline, query, self.context.state, self.context.accept)
         frame = resuming.with_all_columns(table) if query.sinks else table
         if self.panels:
+            from millrace.engine.queries.panels import attach_panels  # imports PySpark
+
             frame = attach_panels(frame, query, self.panels)
         writers = [sink_of(sink) for sink in query.sinks]
         folder = self.checkpoint(query)
@@ -108,13 +103,14 @@ class QueryBuilder:
                 writer.require_new()
         for writer, context in zip(writers, own, strict=True):
             writer.require_newest(context)
-        written = _to_sink_shape(writers[0], frame, query.sinks[0]) if len(writers) == 1 else frame
+        if len(writers) == 1:
+            frame = _to_sink_shape(writers[0], frame, query.sinks[0])
         if writers:
-            resuming.require(table, written, sources)
+            resuming.require(table, frame, sources)
         if not writers:
             writer = self._discard(_without_sink(frame, query).writeStream)
         elif len(writers) == 1:
-            writer = writers[0].stream(written.writeStream, own[0])
+            writer = writers[0].stream(frame.writeStream, own[0])
         else:
             writer = frame.writeStream.foreachBatch(_MultiSink(list(zip(writers, own, query.sinks, strict=True))))
         writer = writer.outputMode(query.mode).queryName(query.name)
@@ -142,16 +138,14 @@ class QueryBuilder:
     def release(self, query: Query) -> None:
         """Release what the sinks of a query that has ended hold open; only while the pipeline's name is ours."""
         writers = [sink_of(sink) for sink in query.sinks]
-        for writer, context in zip(
-            writers, sink_contexts(self.context, query, writers, self.checkpoint(query)), strict=True
-        ):
+        contexts = sink_contexts(self.context, query, writers, self.checkpoint(query))
+        for writer, context in zip(writers, contexts, strict=True):
             writer.release(context)
 
     def resumes(self, query: Query, writers: list[Sink]) -> bool:
         """Return whether a query resumes: not if its output is not kept, nor if its input cannot be read again."""
-        kept = (
-            query.name in self.started_queries or query.dead_letter_source or any(writer.resumes for writer in writers)
-        )
+        started = query.name in self.started_queries
+        kept = started or query.dead_letter_source or any(writer.resumes for writer in writers)
         return bool(kept) and self.rereads(query)
 
     def rereads(self, query: Query) -> bool:
@@ -173,9 +167,8 @@ class QueryBuilder:
             return
         identities = TopicIds(self.context.state, query.name, self.context.cluster())
         if read and (others := identities.recreated(read)):
-            what = (
-                f"topic {', '.join(map(repr, others))} was deleted and created again since query {query.name!r} read it"
-            )
+            names = ", ".join(map(repr, others))
+            what = f"topic {names} was deleted and created again since query {query.name!r} read it"
             if not any(reader.continues_on_data_loss for reader in readers):
                 raise OffsetsGone(
                     what,
@@ -241,21 +234,20 @@ class QueryTables:
 
     def _read(self, source: SourceDef) -> DataFrame:
         builder, query = self._builder, self._query
-        interval = query.trigger.seconds or 0.0
         context = replace(
             builder.context,
             name=source.name,
             static=source.static,
             batches=query.batches,
             query=query.name,
-            trigger_interval_s=interval,
+            trigger_interval_s=query.trigger.seconds or 0.0,
         )
         if builder.resumes(query, [sink_of(sink) for sink in query.sinks]):
             folder = builder.checkpoint(query)
             context = replace(context, checkpoint=folder, next_offsets=next_offsets(folder))
         else:
             context = replace(context, offset_range=None)  # a table in memory begins where the file says, each time
-        try:
+        with explained(source.place):
             reader = source_of(source).resolved(context)
             if isinstance(reader, MessageSource) and source.name in unbatched(builder.pipeline):
                 reader = reader.by_spark()
@@ -263,13 +255,10 @@ class QueryTables:
                 reader = replace(reader, max_per_batch=reader.max_per_batch or _MAX_RECORDS_PER_DEAD_LETTER_BATCH)
             rows = self._decoded(reader, context) if isinstance(reader, MessageSource) else reader.load(context)
             return with_watermark(rows, source.watermark)
-        except MillraceError as error:
-            error.place = error.place or source.place
-            raise
-        except Exception as error:
-            raise explain(error, place=source.place) from error
 
     def _decoded(self, reader: MessageSource, context: RunContext) -> DataFrame:
+        from millrace.engine.queries.decoding import decode_in_jvm, read_rows  # imports PySpark
+
         if not self._query.batches:
             if reader.keeps_dead_letters and context.name not in self._builder.dead_letter_sources:
                 raise InvalidDefinition(
@@ -281,21 +270,19 @@ class QueryTables:
         dead = self._builder.dead_letter_counts
         owns = context.name in self._query.buries
         if owns and not context.static and context.name not in dead:
-            dead[context.name] = context.spark.sparkContext.accumulator(DeadLetterCount(), DeadLetterCountParam())
+            dead[context.name] = context.spark.sparkContext.accumulator(
+                bad_records.DeadLetterCount(), bad_records.DeadLetterCountParam()
+            )
         resumes = self._builder.resumes(self._query, [sink_of(sink) for sink in self._query.sinks])
-        policy = bad_record_policy(reader, context, owns=owns, count=dead.get(context.name) if owns else None)
-        forget_repeated_batches(policy.target, self._builder.checkpoint(self._query), resumes=resumes)
+        policy = bad_records.bad_record_policy(
+            reader, context, owns=owns, count=dead.get(context.name) if owns else None
+        )
+        bad_records.forget_repeated_batches(policy.target, self._builder.checkpoint(self._query), resumes=resumes)
         return read_rows(reader, context, policy)
 
     def _made(self, table: TableDef) -> DataFrame:
-        try:
-            frame = self._result(table)
-            return with_watermark(frame, table.watermark)
-        except MillraceError as error:
-            error.place = error.place or table.place
-            raise
-        except Exception as error:
-            raise explain(error, place=table.sql_place or table.place) from error
+        with explained(table.sql_place or table.place):
+            return with_watermark(self._result(table), table.watermark)
 
     def _result(self, table: TableDef) -> DataFrame:
         from pyspark.sql import DataFrame
@@ -308,11 +295,8 @@ class QueryTables:
                     frame.createOrReplaceTempView(name)
                 result = self._builder.spark.sql(result)
         if not isinstance(result, DataFrame):
-            raise InvalidDefinition(
-                f"table {table.name!r} returned {type(result).__name__}",
-                place=table.place,
-                hint="return a DataFrame, or SQL text",
-            )
+            what = f"table {table.name!r} returned {type(result).__name__}"
+            raise InvalidDefinition(what, place=table.place, hint="return a DataFrame, or SQL text")
         return result
 
 
@@ -343,26 +327,19 @@ def prepare(pipeline: PipelineDef, context: RunContext) -> None:
 
 
 def _to_sink_shape(writer: Sink, frame: DataFrame, sink: SinkDef) -> DataFrame:
-    try:
+    with explained(sink.place):
         return writer.shape(frame)
-    except MillraceError as error:
-        error.place = error.place or sink.place
-        raise
-    except Exception as error:
-        raise explain(error, place=sink.place) from error
 
 
 def _with_trigger(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:
     length = f"{round((trigger.seconds or 0) * 1000)} milliseconds"
-    if trigger.kind == "once":
-        return writer.trigger(availableNow=True)
-    if trigger.kind == "every":
-        return writer.trigger(processingTime=length)
-    if trigger.kind == "continuous":
-        return writer.trigger(continuous=length)
-    if trigger.kind == "realtime":
-        return writer.trigger(realTime=length if trigger.seconds else "5 minutes")
-    return writer
+    triggers: dict[str, dict[str, Any]] = {
+        "once": {"availableNow": True},
+        "every": {"processingTime": length},
+        "continuous": {"continuous": length},
+        "realtime": {"realTime": length if trigger.seconds else "5 minutes"},
+    }
+    return writer.trigger(**triggers[trigger.kind]) if trigger.kind in triggers else writer
 
 
 def follow_generations(pipeline: PipelineDef, cluster: Callable[[], Cluster]) -> PipelineDef:
@@ -374,11 +351,10 @@ def follow_generations(pipeline: PipelineDef, cluster: Callable[[], Cluster]) ->
     readers = {source.name: make_source(source.connection)[0] for source in pipeline.sources}
     follows_topics = any(isinstance(reader, KafkaSource) and reader.current for reader in readers.values())
     now = leading(aliases(cluster()).values()) if follows_topics else {}
-    sources = tuple(_current_source(source, readers[source.name], now) for source in pipeline.sources)
-    return replace(pipeline, sources=sources)
+    return replace(pipeline, sources=tuple(_current(source, readers[source.name], now) for source in pipeline.sources))
 
 
-def _current_source(source: SourceDef, reader: Source | None, now: Mapping[str, str]) -> SourceDef:
+def _current(source: SourceDef, reader: Source | None, now: Mapping[str, str]) -> SourceDef:
     if isinstance(reader, KafkaSource) and reader.current:
         names = tuple(now.get(name, name) for name in reader.topic)
         return _with_argument(source, "topic", names[0] if len(names) == 1 else names)

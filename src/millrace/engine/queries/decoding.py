@@ -11,31 +11,32 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import ArrowUDFType
 
 from millrace.connectors.base.api import MessageSource, RunContext
 from millrace.dead_letters.letter import DeadLetter
 from millrace.engine.queries.bad_records import BadRecordPolicy, DeadLetterFilter, to_dead_letters, to_error_column
 from millrace.errors import InvalidDefinition
 from millrace.errors.transport import to_transport
+from millrace.formats.arrow_types import arrow_type
 from millrace.formats.base import FORMATS, Decoder, Format
 from millrace.pipeline.schema import Field, Schema, Simple
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
 
 _CORRUPT = "_corrupt_record"
 _ROW = "_row"
 _LETTER = "_millrace_letter"
 """The column that describes a bad message until it is written as a dead letter: a name that no schema has."""
+_SPARK_OPTIONS = {"separator": "sep", "quote": "quote", "null": "nullValue"}
+"""Options of formats, and Spark's names of them."""
 _UNREADABLE = "Spark cannot read it as the schema says"
 
 
 def decode_in_jvm(reader: MessageSource, raw: DataFrame) -> DataFrame:
     """Return the good rows; a bad one ends the query or is left out, and another query writes its dead letter."""
-    from pyspark.sql import functions as F
-
     columns = reader.columns()
     if columns is None:
         return raw
@@ -43,22 +44,24 @@ def decode_in_jvm(reader: MessageSource, raw: DataFrame) -> DataFrame:
     if reader.decoding == "whole":
         return raw.select(*columns.names)
     if reader.decoding == "sift":
-        return _kept(raw.withColumn("value", text), ~F.is_valid_utf8(text), reader).select(
-            *(_carried(name, reader) for name in columns.names)
-        )
+        kept = _kept(raw.withColumn("value", text), ~F.is_valid_utf8(text), reader)
+        return kept.select(*(_carried(name, reader) for name in columns.names))
     frame, bad = parsed_by_spark(reader, raw)
     return unpacked_columns(_kept(frame, bad, reader), reader)
 
 
 def parsed_by_spark(reader: MessageSource, raw: DataFrame) -> tuple[DataFrame, Column]:
     """Return the rows with what from_json or from_csv makes of them, for `unpacked_columns`, and whether it is bad."""
-    from pyspark.sql import functions as F
-
-    declared = reader.declared
-    if declared is None or _format(reader) not in ("json", "csv"):
-        raise InvalidDefinition(f"{_format(reader)} cannot be decoded in this mode", hint="use another trigger")
-    decode = F.from_json if _format(reader) == "json" else F.from_csv
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **_options(reader)}
+    declared, format_name = reader.declared, FORMATS.name_of(type(reader.bytes_format))
+    if declared is None or format_name not in ("json", "csv"):
+        raise InvalidDefinition(f"{format_name} cannot be decoded in this mode", hint="use another trigger")
+    decode = F.from_json if format_name == "json" else F.from_csv
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    options |= {
+        option: str(getattr(reader.bytes_format, name))
+        for name, option in _SPARK_OPTIONS.items()
+        if hasattr(reader.bytes_format, name)
+    }
     row = decode(F.col("value").cast("string"), f"{declared.nullable().ddl()}, {_CORRUPT} string", options)
     bad: Column = F.col(f"{_ROW}.{_CORRUPT}").isNotNull() | F.col(_ROW).isNull()
     for field in declared.fields:
@@ -69,39 +72,21 @@ def parsed_by_spark(reader: MessageSource, raw: DataFrame) -> tuple[DataFrame, C
 
 def unpacked_columns(frame: DataFrame, reader: MessageSource) -> DataFrame:
     """Return the columns of what was parsed by `parsed_by_spark`."""
-    from pyspark.sql import functions as F
-
     names = reader.declared.names if reader.declared else ()
     own = [F.col(f"{_ROW}.`{name}`").alias(name) for name in names]
     return frame.select(*own, *(_carried(name, reader) for name in reader.included))
 
 
-def _options(reader: MessageSource) -> dict[str, str]:
-    """Return the format's own options by Spark's names."""
-    chosen = reader.bytes_format
-    words = {"separator": "sep", "quote": "quote", "null": "nullValue"}
-    return {spark: str(getattr(chosen, name)) for name, spark in words.items() if hasattr(chosen, name)}
-
-
-def _format(reader: MessageSource) -> str:
-    return FORMATS.name_of(type(reader.bytes_format))
-
-
 def _kept(frame: DataFrame, bad: Column, reader: MessageSource) -> DataFrame:
-    from pyspark.sql import functions as F
-
     bad = F.coalesce(bad, F.lit(True))
     if reader.when_bad != "fail":
         return frame.filter(~bad)
-    failure = F.raise_error(
-        F.concat(F.lit("a record cannot be decoded: "), F.coalesce(F.col("value").cast("string"), F.lit("null")))
-    )
+    value = F.coalesce(F.col("value").cast("string"), F.lit("null"))
+    failure = F.raise_error(F.concat(F.lit("a record cannot be decoded: "), value))
     return frame.filter(F.when(bad, failure.cast("boolean")).otherwise(F.lit(True)))
 
 
 def _carried(name: str, reader: MessageSource) -> Column:
-    from pyspark.sql import functions as F
-
     column = F.col(name)
     return column.cast("string").alias(name) if name == "key" and reader.decoding != "whole" else column
 
@@ -122,17 +107,11 @@ class Decoding:
         return ("value", *self.included)
 
     @property
-    def needs_origin(self) -> bool:
-        """Whether the origin of a record has to go to Python: a quarter of what decoding costs."""
-        return self.policy.on_bad != "drop"
-
-    @property
     def ddl(self) -> str:
         """The decoded columns, then the included ones."""
         return self.columns.nullable().ddl()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Decode batch by batch."""
         handler = self.policy.open()
         decoder = self.format.decoder(self.schema)
         try:
@@ -150,14 +129,11 @@ class Decoding:
 
     def split_bad(self, batch: pa.RecordBatch, decoder: Decoder) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         """Return the rows of good messages, and the dead letters of bad ones."""
-        import pyarrow as pa
-
         decoded = decoder.decode(batch.column("value"))
         letters: list[DeadLetter] = []
         if decoded.bad:
-            indices = [bad.index for bad in decoded.bad]
-            reasons = [bad.reason for bad in decoded.bad]
-            letters = to_dead_letters(batch.take(pa.array(indices)), reasons, self.policy)
+            rows = batch.take(pa.array([bad.index for bad in decoded.bad]))
+            letters = to_dead_letters(rows, [bad.reason for bad in decoded.bad], self.policy)
         kept = batch if decoded.good is None else batch.take(decoded.good)
         names = [*decoded.rows.schema.names, *self.included]
         columns = [*self._as_declared(decoded.rows), *(self._carried(kept, name) for name in self.included)]
@@ -165,17 +141,13 @@ class Decoding:
 
     def _as_declared(self, rows: pa.RecordBatch) -> list[pa.Array]:
         """Return columns of the types that Spark expects: it allows nulls in structs where the schema does not."""
-        from millrace.formats.arrow_types import arrow_type
-
         kinds = {field.name: arrow_type(field.type) for field in self.columns.nullable().fields}
         pairs = [(column, kinds[name]) for name, column in zip(rows.schema.names, rows.columns, strict=True)]
         return [column if column.type == kind else column.cast(kind) for column, kind in pairs]
 
     def _carried(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        column = batch.column(name)
-        return (
-            text_of(column) if name == "key" and Field("key", Simple("binary")) not in self.columns.fields else column
-        )
+        as_text = name == "key" and Field("key", Simple("binary")) not in self.columns.fields
+        return text_of(batch.column(name)) if as_text else batch.column(name)
 
 
 @dataclass(frozen=True)
@@ -195,7 +167,6 @@ class DecodingWithErrors:
         return f"{self.decoding.ddl}, {_LETTER} string"
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Decode batch by batch."""
         decoder = self.decoding.format.decoder(self.decoding.schema)
         for batch in batches:
             yield _with_letters(*self.decoding.split_bad(batch, decoder))
@@ -203,8 +174,6 @@ class DecodingWithErrors:
 
 def _with_letters(rows: pa.RecordBatch, letters: Sequence[DeadLetter]) -> pa.RecordBatch:
     """Return the good rows, and after them a row of nulls for each letter."""
-    import pyarrow as pa
-
     columns, errors = rows.columns, pa.nulls(rows.num_rows, pa.string())
     if letters:
         columns = [pa.concat_arrays([column, pa.nulls(len(letters), column.type)]) for column in columns]
@@ -214,8 +183,6 @@ def _with_letters(rows: pa.RecordBatch, letters: Sequence[DeadLetter]) -> pa.Rec
 
 def text_of(column: pa.Array) -> pa.Array:
     """Return bytes as text, with replacement characters for what is not UTF-8."""
-    import pyarrow as pa
-
     with suppress(pa.ArrowInvalid):
         return column.cast(pa.string())
     texts = [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
@@ -232,8 +199,6 @@ def read_rows(reader: MessageSource, context: RunContext, policy: BadRecordPolic
 
 def good_rows(reader: MessageSource, raw: DataFrame, policy: BadRecordPolicy) -> DataFrame:
     """Return the good rows of a source, decoded after they were read."""
-    from pyspark.sql import functions as F
-
     columns = reader.columns()
     if columns is None:
         return raw
@@ -243,10 +208,8 @@ def good_rows(reader: MessageSource, raw: DataFrame, policy: BadRecordPolicy) ->
         return _without_bad(reader, *reader.sift(raw), policy).selectExpr(*_selected(columns, raw))
     if reader.decoding == "spark":
         frame, bad = parsed_by_spark(reader, raw)
-        reason = F.when(bad, F.lit(_UNREADABLE))
-        return unpacked_columns(
-            _without_bad(reader, frame.withColumn("_bytes", F.col("value")), reason, policy), reader
-        )
+        frame = frame.withColumn("_bytes", F.col("value"))
+        return unpacked_columns(_without_bad(reader, frame, F.when(bad, F.lit(_UNREADABLE)), policy), reader)
     return raw.selectExpr(*_selected(columns, raw))
 
 
@@ -259,10 +222,9 @@ def _decoding(reader: MessageSource, policy: BadRecordPolicy) -> Decoding | None
 
 def _mapped(raw: DataFrame, decoding: Decoding) -> DataFrame:
     """Decode in mapInArrow. Headers pass as JSON: a list of structs in each row takes ten times longer."""
-    from pyspark.sql import functions as F
-
     columns = decoding.columns.nullable()
-    raw = raw if decoding.needs_origin else raw.select(*decoding.needs)
+    # The origin of a record goes to Python only if it is wanted: it is a quarter of what decoding costs.
+    raw = raw.select(*decoding.needs) if decoding.policy.on_bad == "drop" else raw
     if "headers" not in raw.columns:
         return raw.mapInArrow(decoding, columns.ddl())
     header_type = dict(raw.dtypes)["headers"]
@@ -272,19 +234,13 @@ def _mapped(raw: DataFrame, decoding: Decoding) -> DataFrame:
 
 
 def _selected(columns: Schema, raw: DataFrame) -> list[str]:
-    types = dict(raw.dtypes)
-    return [
-        f"cast(`{field.name}` as string) `{field.name}`"
-        if types.get(field.name) == "binary" and field.type == Simple("string")
-        else f"`{field.name}`"
-        for field in columns.fields
-    ]
+    binary = {name for name, kind in raw.dtypes if kind == "binary"}
+    as_text = {field.name for field in columns.fields if field.name in binary and field.type == Simple("string")}
+    return [f"cast(`{name}` as string) `{name}`" if name in as_text else f"`{name}`" for name in columns.names]
 
 
 def _without_bad(reader: MessageSource, frame: DataFrame, reason: Column, policy: BadRecordPolicy) -> DataFrame:
     """Return the rows without a reason; the others become dead letters."""
-    from pyspark.sql import functions as F
-
     if policy.on_bad == "drop" or (policy.on_bad == "dead_letter" and policy.target is None):
         return frame.filter(reason.isNull())
     # Only one column of text, which is null in good rows, goes to Python.
@@ -298,9 +254,6 @@ def _without_letters(frame: DataFrame, policy: BadRecordPolicy) -> DataFrame:
 
     The filter is marked as non-deterministic: else Spark would put a filter of the user's before it.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.pandas.functions import ArrowUDFType
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it would rather read type hints, and ours name what workers import late
         keep = F.arrow_udf(DeadLetterFilter(policy), "boolean", ArrowUDFType.SCALAR_ITER).asNondeterministic()
@@ -308,8 +261,6 @@ def _without_letters(frame: DataFrame, policy: BadRecordPolicy) -> DataFrame:
 
 
 def _origin_column(name: str) -> Column:
-    from pyspark.sql import functions as F
-
     if name == "headers":
         return F.to_json(name).alias(name)
     return F.unix_millis(name).alias(name) if name == "timestamp" else F.col(name)

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from millrace.engine.failures.explain import explain
+from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import functions as F
+
+from millrace.engine.failures.explain import explained
 from millrace.errors import InvalidDefinition, MillraceError
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.model import Panel
@@ -23,15 +26,16 @@ from millrace.telemetry.panel_registry import PanelRegistry, RegisteredPanel
 from millrace.telemetry.panel_views import Frame, HeatView, NumberView, PanelView, SeriesView, TableView, TopView
 from millrace.telemetry.progress import METRICS
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-LONGEST = 500
-"""Characters of a text."""
-_BYTES = 32
-_DAY = 86_400_000
-_DAYS = 100_000_000
+_MAX_TEXT_CHARS = 500
+_MAX_BINARY_BYTES = 32
+_DAY_MS = 86_400_000
+_MAX_DAYS = 100_000_000
 """Days before and after 1970 that JavaScript's dates can hold; Spark's go some thousand years further."""
+_MAX_BATCH_ROWS = 1000
+"""Rows of a batch that a panel may look at, unless it shows more."""
+_MAX_POINTS = 2000
+_MAX_INFERRED_COLUMNS = 12
+_TIMES = ("time", "window")
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,12 @@ class ColumnView:
     column: Column
 
     def shown(self) -> Column:
-        """The column as JSON can carry it: short, and without NaN."""
-        if self.type == "number":
+        """Return the column as JSON can carry it: short, and without NaN."""
+        if self.type in ("number", "bool", *_TIMES):
             return self.sortable()
-        if self.type in ("time", "window"):
-            return self.start()
-        return self.column if self.type == "bool" else _short(self._text())
+        text = self._text()
+        cut = F.concat(F.substring(text, 1, _MAX_TEXT_CHARS), F.lit("…"))
+        return F.when(F.length(text) > _MAX_TEXT_CHARS, cut).otherwise(text)
 
     @property
     def drawn(self) -> str:
@@ -57,21 +61,17 @@ class ColumnView:
         return "time" if self.type == "window" else self.type
 
     def start(self) -> Column:
-        """A time, or the beginning of a window, in milliseconds."""
+        """Return a time, or the beginning of a window, in milliseconds."""
         return self._milliseconds(self.column["start"] if self.type == "window" else self.column)
 
     def end(self) -> Column:
-        """The end of a window in milliseconds; a time has none."""
-        from pyspark.sql import functions as F
-
+        """Return the end of a window in milliseconds; a time has none."""
         return self._milliseconds(self.column["end"]) if self.type == "window" else F.lit(None).cast("long")
 
     def sortable(self) -> Column:
         """The column as rows are sorted by it; NaN, which Spark takes for the largest number, is nothing."""
-        from pyspark.sql import functions as F
-
         if self.type != "number":
-            return self.start() if self.type in ("time", "window") else self.column
+            return self.start() if self.type in _TIMES else self.column
         if self.spark in ("float", "double"):
             double = self.column.cast("double")
             return F.when(~F.isnan(double) & (F.abs(double) < F.lit(float("inf"))), double)
@@ -79,28 +79,20 @@ class ColumnView:
 
     def reversed(self) -> Column:
         """The same from the smallest up. Text cannot be turned round, so of it any rows are taken."""
-        from pyspark.sql import functions as F
-
-        if self.type in ("number", "time", "window"):
-            return -self.sortable().cast("double")
-        return F.lit(0)
+        return -self.sortable().cast("double") if self.type in ("number", *_TIMES) else F.lit(0)
 
     def _milliseconds(self, column: Column) -> Column:
         """A moment; nothing where a browser knows none, which is long before Spark can count no further and fails."""
-        from pyspark.sql import functions as F
-
         if "timestamp" not in self.spark:
-            return F.when(F.abs(F.unix_date(column)) < _DAYS, F.unix_millis(column.cast("timestamp")))
+            return F.when(F.abs(F.unix_date(column)) < _MAX_DAYS, F.unix_millis(column.cast("timestamp")))
         if "timestamp_ntz" in self.spark:
-            return F.when(F.abs(F.year(column)) < _DAYS // 366, F.unix_millis(column.cast("timestamp")))
+            return F.when(F.abs(F.year(column)) < _MAX_DAYS // 366, F.unix_millis(column.cast("timestamp")))
         moment = F.unix_millis(column)
-        return F.when(F.abs(moment) < _DAYS * _DAY, moment)
+        return F.when(F.abs(moment) < _MAX_DAYS * _DAY_MS, moment)
 
     def _text(self) -> Column:
-        from pyspark.sql import functions as F
-
         if self.spark == "binary":
-            return F.concat(F.lit("0x"), F.lower(F.hex(F.substring(self.column, 1, _BYTES))))
+            return F.concat(F.lit("0x"), F.lower(F.hex(F.substring(self.column, 1, _MAX_BINARY_BYTES))))
         if self.spark == "variant":
             return F.to_json(self.column)
         return self.column.cast("string")
@@ -108,19 +100,15 @@ class ColumnView:
 
 def columns_of(frame: DataFrame) -> dict[str, ColumnView]:
     """The columns of a table by their names in small letters; of two that differ in capitals only, the first."""
-    from pyspark.sql import functions as F
-
-    views: dict[str, ColumnView] = {}
+    columns: dict[str, ColumnView] = {}
     for field in frame.schema.fields:
         quoted = field.name.replace("`", "``")
         view = ColumnView(field.name, _type(field.dataType), field.dataType.simpleString(), F.col(f"`{quoted}`"))
-        views.setdefault(field.name.lower(), view)
-    return views
+        columns.setdefault(field.name.lower(), view)
+    return columns
 
 
 def _type(kind: Any) -> str:
-    from pyspark.sql import types
-
     if isinstance(kind, types.NumericType):
         return "number"
     if isinstance(kind, types.TimestampType | types.TimestampNTZType | types.DateType):
@@ -132,58 +120,43 @@ def _type(kind: Any) -> str:
     return "text" if isinstance(kind, types.StringType) else "other"
 
 
-def _short(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    cut = F.concat(F.substring(column, 1, LONGEST), F.lit("…"))
-    return F.when(F.length(column) > LONGEST, cut).otherwise(column)
-
-
-MOST_ROWS = 1000
-"""Rows of a batch that a panel may look at, unless it shows more."""
-_POINTS = 2000
-_INFERRED_COLUMNS = 12
-
-
 @dataclass(frozen=True)
 class PanelQuery:
-    """What a panel looks at: the columns of its rows, which of them come first, how many, and who takes them."""
+    """What a panel looks at: the columns of its rows, which of them come first, how many, and which view takes them."""
 
     columns: tuple[Column, ...]
     first: Column | None
-    most: int
-    picture: PanelView
+    max_rows: int
+    view: PanelView
 
     def metrics(self, name: str) -> tuple[Column, Column]:
-        """The rows, and of how many they were chosen."""
-        from pyspark.sql import functions as F
-
-        row = F.struct(*(column.alias(f"c{place}") for place, column in enumerate(self.columns)))
-        rows = F.max_by(row, F.lit(0) if self.first is None else self.first, self.most)
+        """Return the rows, and of how many they were chosen."""
+        row = F.struct(*(column.alias(f"c{index}") for index, column in enumerate(self.columns)))
+        rows = F.max_by(row, F.lit(0) if self.first is None else self.first, self.max_rows)
         return rows.alias(name), F.count(F.lit(1)).alias(f"#{name}")
+
+
+_Options = dict[str, Any]
+_Columns = dict[str, ColumnView]
 
 
 def attach_panels(frame: DataFrame, query: Query, registry: PanelRegistry) -> DataFrame:
     """Return the table of a query, observed by its panels; a panel that cannot be shows why."""
-    from pyspark.sql import functions as F
-
-    panels = query.panels or (inferred_panel(frame, query.table) if query.infers else ())
+    note = None if query.sinks else "a query of its own reads the source once more for this panel"
     metrics: list[Column] = []
-    for one in panels:
+    for panel in query.panels or (inferred_panel(frame, query.table) if query.infers else ()):
+        registered = RegisteredPanel(panel, query.name, query.mode)
         try:
-            sight = sight_of(one, frame, query.mode)
-            seen = sight.metrics(one.id)
-            frame.observe(METRICS, *seen)  # which analyses it
+            with explained(panel.panel.place):
+                panel_query = _panel_query(panel, frame, query.mode)
+                panel_metrics = panel_query.metrics(panel.id)
+                frame.observe(METRICS, *panel_metrics)  # which analyses it
         except MillraceError as error:
-            error.place = error.place or one.panel.place
-            registry.register(RegisteredPanel(one, query.name, query.mode, error=error))
+            registry.register(replace(registered, error=error))
             continue
-        except Exception as error:
-            registry.register(RegisteredPanel(one, query.name, query.mode, error=explain(error, place=one.panel.place)))
-            continue
-        metrics += seen
-        note = None if query.sinks else "a query of its own reads the source once more for this panel"
-        registry.register(RegisteredPanel(one, query.name, query.mode, sight.picture, len(sight.columns), note=note))
+        metrics += panel_metrics
+        width = len(panel_query.columns)
+        registry.register(replace(registered, view=panel_query.view, width=width, note=note))
     if not query.batches:
         return frame
     # Many sinks do not count what they write, and the dashboard shows how many rows come out.
@@ -191,119 +164,108 @@ def attach_panels(frame: DataFrame, query: Query, registry: PanelRegistry) -> Da
 
 
 def panel_mistakes(panel: Panel, frame: DataFrame) -> Iterator[OptionMistake]:
-    """What is wrong with the columns that a panel names."""
+    """Return what is wrong with the columns that a panel names."""
     return column_mistakes(panel, columns_of(frame).values())
 
 
-def sight_of(one: RunPanel, frame: DataFrame, mode: str = "append") -> PanelQuery:
-    """How a panel looks at a table whose rows come in a mode."""
-    for mistake in panel_mistakes(one.panel, frame):
-        raise InvalidDefinition(mistake.message, hint=mistake.hint, place=one.panel.place)
-    made: dict[str, Callable[[dict[str, Any], dict[str, ColumnView]], PanelQuery]] = {
-        "series": _series,
-        "top": _top,
-        "table": _table,
-        "heat": _heat,
-        "number": _number,
-    }
-    sight = made[one.panel.kind](one.given, columns_of(frame))
-    return _newest_windows_first(sight, columns_of(frame)) if one.panel.kind == "top" and mode != "update" else sight
+def _panel_query(shown_panel: RunPanel, frame: DataFrame, mode: str) -> PanelQuery:
+    """Return how a panel looks at a table whose rows come in a mode."""
+    panel, columns = shown_panel.panel, columns_of(frame)
+    for mistake in panel_mistakes(panel, frame):
+        raise InvalidDefinition(mistake.message, hint=mistake.hint, place=panel.place)
+    panel_query = _KINDS[panel.kind](shown_panel.given, columns)
+    window = _first_of(columns, "window")
+    if panel.kind != "top" or mode == "update" or window is None:
+        return panel_query
+    # Old windows come again, or many at once: the largest of them must not crowd out the one that is shown.
+    return replace(panel_query, first=F.struct(window.start(), panel_query.first or F.lit(0)))
 
 
-def _newest_windows_first(sight: PanelQuery, looks: dict[str, ColumnView]) -> PanelQuery:
-    """Where old windows come again, or many at once, the largest of them must not crowd out the one that is shown."""
-    from pyspark.sql import functions as F
-
-    window = next((one for one in looks.values() if one.type == "window"), None)
-    return sight if window is None else replace(sight, first=F.struct(window.start(), sight.first or F.lit(0)))
-
-
-def _series(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
-    from pyspark.sql import functions as F
-
-    time, value = looks[given["time"].lower()], looks[given["value"].lower()]
-    key = looks[given["key"].lower()] if given["key"] else None
+def _series(given: _Options, columns: _Columns) -> PanelQuery:
+    time, value = columns[given["time"].lower()], columns[given["value"].lower()]
+    key = columns[given["key"].lower()] if given["key"] else None
     frame = Frame(("time", "key", "value"), ("time", key.drawn if key else "text", "number"))
-    columns = (time.start(), time.end(), key.shown() if key else F.lit(""), value.shown())
-    return PanelQuery(columns, time.start(), _POINTS, SeriesView(frame))
+    shown_columns = (time.start(), time.end(), key.shown() if key else F.lit(""), value.shown())
+    return PanelQuery(shown_columns, time.start(), _MAX_POINTS, SeriesView(frame))
 
 
-def _top(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
-    label, value = looks[given["label"].lower()], looks[given["value"].lower()]
+def _top(given: _Options, columns: _Columns) -> PanelQuery:
+    label, value = columns[given["label"].lower()], columns[given["value"].lower()]
     frame = Frame(("label", "value"), (label.drawn, "number"), int(given["limit"]))
-    return PanelQuery(
-        (label.shown(), value.shown(), *_window(looks)), value.sortable(), max(MOST_ROWS, frame.limit), TopView(frame)
-    )
+    shown_columns = (label.shown(), value.shown(), *_window(columns))
+    return PanelQuery(shown_columns, value.sortable(), max(_MAX_BATCH_ROWS, frame.limit), TopView(frame))
 
 
-def _number(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
-    value = looks[given["value"].lower()]
-    moment = next((one for one in looks.values() if one.type in ("window", "time")), None)
-    first = moment.start() if moment else None
-    return PanelQuery((value.shown(), *_window(looks)), first, 100, NumberView(Frame(("value",), ("number",), 1)))
+def _number(given: _Options, columns: _Columns) -> PanelQuery:
+    shown_columns = (columns[given["value"].lower()].shown(), *_window(columns))
+    moment = _first_of(columns, *_TIMES)
+    view = NumberView(Frame(("value",), ("number",), 1))
+    return PanelQuery(shown_columns, moment.start() if moment else None, 100, view)
 
 
-def _heat(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
-    x, y, value = (looks[given[name].lower()] for name in ("x", "y", "value"))
-    timed = x.type in ("time", "window")
+def _heat(given: _Options, columns: _Columns) -> PanelQuery:
+    x, y, value = (columns[given[name].lower()] for name in ("x", "y", "value"))
     frame = Frame(("x", "y", "value"), (x.drawn, y.drawn, "number"))
-    first = x.start() if timed else value.sortable()
-    columns = (x.start() if timed else x.shown(), y.shown(), value.shown())
-    return PanelQuery(columns, first, _POINTS, HeatView(frame))
+    first = x.start() if x.type in _TIMES else value.sortable()
+    return PanelQuery((x.shown(), y.shown(), value.shown()), first, _MAX_POINTS, HeatView(frame))
 
 
-def _table(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
+def _table(given: _Options, columns: _Columns) -> PanelQuery:
     key = _listed(given["key"])
     order, falling = parse_order(given["order"]) if given["order"] else (None, False)
-    wanted = _listed(given["columns"]) or tuple(one.name for one in looks.values())
+    wanted = _listed(given["columns"]) or tuple(column.name for column in columns.values())
     hidden = [name for name in (*key, *((order,) if order else ())) if name.lower() not in map(str.lower, wanted)]
-    chosen = [looks[name.lower()] for name in (*wanted, *hidden)]
-    places = {look.name.lower(): place for place, look in reversed(list(enumerate(chosen)))}
+    chosen = [columns[name.lower()] for name in (*wanted, *hidden)]
+    indexes = {column.name.lower(): index for index, column in reversed(list(enumerate(chosen)))}
     frame = Frame(
-        tuple(look.name for look in chosen),
-        tuple(look.drawn for look in chosen),
+        tuple(column.name for column in chosen),
+        tuple(column.drawn for column in chosen),
         int(given["limit"]),
-        tuple(places[name.lower()] for name in key),
-        places[order.lower()] if order else None,
+        tuple(indexes[name.lower()] for name in key),
+        indexes[order.lower()] if order else None,
         falling,
     )
-    most = max(MOST_ROWS, frame.limit) if key else frame.limit
-    return PanelQuery(tuple(look.shown() for look in chosen), _first(looks, order, falling), most, TableView(frame))
+    max_rows = max(_MAX_BATCH_ROWS, frame.limit) if key else frame.limit
+    first = _first(columns, order, falling)
+    return PanelQuery(tuple(column.shown() for column in chosen), first, max_rows, TableView(frame))
 
 
-def _first(looks: dict[str, ColumnView], order: str | None, falling: bool) -> Column | None:
-    """Which rows of a batch are taken when there are too many: by the order asked for, else the newest."""
-    from pyspark.sql import functions as F
+_KINDS: dict[str, Callable[[_Options, _Columns], PanelQuery]] = {
+    kind.__name__.removeprefix("_"): kind for kind in (_series, _top, _table, _heat, _number)
+}
 
+
+def _first(columns: _Columns, order: str | None, falling: bool) -> Column | None:
+    """Return by what rows of a batch are taken when there are too many: the order asked for, else the newest."""
     if order is not None:
-        look = looks[order.lower()]
-        return look.sortable() if falling else look.reversed()
-    moment = next((one for one in looks.values() if one.type in ("time", "window")), None)
+        column = columns[order.lower()]
+        return column.sortable() if falling else column.reversed()
+    moment = _first_of(columns, *_TIMES)
     return F.coalesce(moment.start(), F.lit(0)) if moment else None
 
 
-def _window(looks: dict[str, ColumnView]) -> tuple[Column, Column]:
-    """The start and end of the table's first window, or nothing."""
-    from pyspark.sql import functions as F
+def _first_of(columns: _Columns, *kinds: str) -> ColumnView | None:
+    return next((column for column in columns.values() if column.type in kinds), None)
 
-    window = next((one for one in looks.values() if one.type == "window"), None)
+
+def _window(columns: _Columns) -> tuple[Column, Column]:
+    """Return the start and end of the table's first window, or nothing."""
+    window = _first_of(columns, "window")
     return (window.start(), window.end()) if window else (F.lit(None).cast("long"), F.lit(None).cast("long"))
 
 
 def inferred_panel(frame: DataFrame, table: str) -> tuple[RunPanel, ...]:
-    """A panel for a table of which nobody said how to show it: time and number, label and count, or its rows."""
-    looks = list(columns_of(frame).values())
-    times = [one for one in looks if one.type in ("time", "window")]
-    numbers = [one for one in looks if one.type == "number"]
-    words = [one for one in looks if one.type == "text"]
-    few = len(looks) <= _INFERRED_COLUMNS and len(words) <= 1 and len(numbers) == 1
-    options: dict[str, Any] = {}
-    kind = "table"
+    """Return a panel for a table that has none: time and number, label and count, or its rows."""
+    columns = columns_of(frame).values()
+    times = [column.name for column in columns if column.type in _TIMES]
+    numbers = [column.name for column in columns if column.type == "number"]
+    texts = [column.name for column in columns if column.type == "text"]
+    few = len(columns) <= _MAX_INFERRED_COLUMNS and len(texts) <= 1 and len(numbers) == 1
+    kind, options = "table", {}
     if few and times:
-        kind = "series"
-        options = {"time": times[0].name, "value": numbers[0].name, **({"key": words[0].name} if words else {})}
-    elif few and words:
-        kind, options = "top", {"label": words[0].name, "value": numbers[0].name}
+        kind, options = "series", {"time": times[0], "value": numbers[0], **({"key": texts[0]} if texts else {})}
+    elif few and texts:
+        kind, options = "top", {"label": texts[0], "value": numbers[0]}
     return shown((Panel(table, kind, tuple(sorted(options.items()))),), inferred=True)
 
 

@@ -27,10 +27,10 @@ from millrace.connectors.cassandra import CassandraSink, CassandraSource
 from millrace.connectors.files import FilesSink
 from millrace.connectors.kafka.sink import KafkaSink
 from millrace.engine.checkpoints.query_history import position
-from millrace.engine.failures.explain import explain
+from millrace.engine.failures.explain import explained
 from millrace.engine.replay.generations import pipeline_of, state_of
 from millrace.engine.replay.selection import sink_target_name, sinks_of
-from millrace.errors import InvalidReplay, MillraceError
+from millrace.errors import InvalidReplay
 from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.progress import offsets_in
@@ -264,18 +264,10 @@ def compare_generations(
             comparison = compare_topics(
                 context.cluster(), old.topic, new.topic, newest=newest, json=new.format == "json", on_records=on_records
             )
-            yield replace(comparison, name=name)
         else:
-            yield _compare_explained(name, old, new, context, spark())
-
-
-def _compare_explained(name: str, old: Sink, new: Sink, context: RunContext, spark: SparkSession) -> Comparison:
-    try:
-        return _compare_by_spark(name, old, new, context, spark)
-    except MillraceError:
-        raise
-    except Exception as error:
-        raise explain(error) from error
+            with explained():
+                comparison = _compare_by_spark(name, old, new, context, spark())
+        yield replace(comparison, name=name)
 
 
 def _compare_by_spark(name: str, old: Sink, new: Sink, context: RunContext, spark: SparkSession) -> Comparison:
