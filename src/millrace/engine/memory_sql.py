@@ -20,11 +20,10 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -117,10 +116,10 @@ class MemorySql:
         """Run a query over the tables whose names are in its text; other names are found when DuckDB misses them."""
         tables = {name.lower(): name for name in MEMORY.names()}
         names = {name for lower, name in tables.items() if lower in sql.lower()}
-        lists_tables = not names and _LISTS_TABLES.search(sql)
+        listed = tables.values() if not names and _LISTS_TABLES.search(sql) else ()
         question = {
             "sql": sql,
-            "schemas": {name: _encoded_schema(name) for name in tables.values()} if lists_tables else {},
+            "schemas": {name: b64encode(MEMORY.schema(name).serialize()).decode("ascii") for name in listed},
             "max_rows": max_rows,
             "max_bytes": _MAX_ANSWER_BYTES,
             "timeout_s": self._timeout_s,
@@ -135,17 +134,14 @@ class MemorySql:
 
     @contextmanager
     def _my_turn(self) -> Iterator[None]:
-        if not self._slots.acquire(blocking=False):
-            raise NotReady("too many queries wait for an answer", hint="try again in a moment")
-        try:
+        with ExitStack() as acquired:
+            if not self._slots.acquire(blocking=False):
+                raise NotReady("too many queries wait for an answer", hint="try again in a moment")
+            acquired.callback(self._slots.release)
             if not self._turn.acquire(timeout=_MAX_WAIT_S):
                 raise NotReady("another query is running", hint="try again in a moment")
-            try:
-                yield
-            finally:
-                self._turn.release()
-        finally:
-            self._slots.release()
+            acquired.callback(self._turn.release)
+            yield
 
     def _started(self) -> _Process:
         with self._state_lock:
@@ -165,12 +161,11 @@ class _Ended(Exception):
     """The process ended or does not answer; its text says why."""
 
 
-@dataclass(frozen=True)
-class _Copy:
+class _Copy(NamedTuple):
     """The version and the size of a table that the process has."""
 
     version: int
-    bytes: int
+    size: int
 
 
 class _Process:
@@ -220,13 +215,17 @@ class _Process:
         versions = {name: MEMORY.version(name) for name in names}
         paused = started < self._next_copy_at
         due = {name: MEMORY.table(name) for name, version in versions.items() if self._is_due(name, version, paused)}
-        sizes = {name: due[name].nbytes if name in due else self._copies[name].bytes for name in names}
+        sizes = {name: due[name].nbytes if name in due else self._copies[name].size for name in names}
         if sum(sizes.values()) > _MAX_TABLES_BYTES:
             raise _too_large(sizes)
-        if sum((sizes | {name: copy.bytes for name, copy in self._copies.items()}).values()) > _MAX_TABLES_BYTES:
-            self._remove_all_but(names)
+        if sum((sizes | {name: copy.size for name, copy in self._copies.items()}).values()) > _MAX_TABLES_BYTES:
+            for name in self._copies.keys() - set(names):
+                self._write({"forget": name})
+                del self._copies[name]
         for name, table in due.items():
-            self._send(name, table)
+            self._write({"table": name})
+            with self._pipe() as pipe, pa.ipc.new_stream(pipe, table.schema) as stream:
+                stream.write_table(table)
             self._copies[name] = _Copy(versions[name], sizes[name])
             self._copied.add(name)
         if due:
@@ -248,16 +247,6 @@ class _Process:
         except orjson.JSONDecodeError:
             raise _Ended("its answer cannot be read") from None
         return answer
-
-    def _remove_all_but(self, names: Collection[str]) -> None:
-        for name in self._copies.keys() - set(names):
-            self._write({"forget": name})
-            del self._copies[name]
-
-    def _send(self, name: str, table: pa.Table) -> None:
-        self._write({"table": name})
-        with self._pipe() as pipe, pa.ipc.new_stream(pipe, table.schema) as stream:
-            stream.write_table(table)
 
     def _write(self, command: Mapping[str, Any]) -> None:
         with self._pipe() as pipe:
@@ -296,10 +285,6 @@ class _Process:
         return _Ended(f"exit status {self._popen.returncode}{quote_output(output)}")
 
 
-def _encoded_schema(name: str) -> str:
-    return b64encode(MEMORY.schema(name).serialize()).decode("ascii")
-
-
 def _missing_table(answer: Mapping[str, Any]) -> str:
     """Return the table that an answer misses; "" if the answer is another one."""
     match = _MISSING_TABLE.search(str(answer.get("message"))) if answer.get("kind") == "CatalogException" else None
@@ -319,7 +304,9 @@ def _problem(answer: Mapping[str, Any], timeout_s: float) -> MillraceError:
     """Return the error for an answer without rows, by the kind that the process reports."""
     kind, message = str(answer["kind"]), str(answer["message"])
     if missing := _missing_table(answer):
-        return _no_table(missing)
+        if names := MEMORY.names():
+            return UnknownName.among("table in memory", missing, names)
+        return NotReady("no table is in memory yet", hint="wait for a first batch; a memory sink writes rows there")
     problems: dict[str, MillraceError] = {
         "Timeout": InputError(f"the query took longer than {timeout_s:g} s", hint=_LESS),
         "Crash": InputError("the query failed within its memory limit", hint=_LESS),
@@ -332,9 +319,8 @@ def _problem(answer: Mapping[str, Any], timeout_s: float) -> MillraceError:
         "Statement": InvalidSql(f"{message} is not a query", hint="only SELECT is possible here"),
         "PermissionException": InvalidSql("a query can only read the tables of memory sinks", why=_first_line(message)),
     }
-    return problems.get(kind) or InvalidSql(
-        _first_line(message), why=_line_of_query(message), hint=_hint(kind, message)
-    )
+    line = next((line.strip()[:200] for line in message.splitlines() if line.startswith("LINE ")), None)
+    return problems.get(kind) or InvalidSql(_first_line(message), why=line, hint=_hint(kind, message))
 
 
 def _hint(kind: str, message: str) -> str | None:
@@ -346,31 +332,17 @@ def _hint(kind: str, message: str) -> str | None:
     return _COLUMNS if "not found in FROM clause" in message else None
 
 
-def _no_table(name: str) -> MillraceError:
-    names = MEMORY.names()
-    if not names:
-        return NotReady("no table is in memory yet", hint="wait for a first batch; a memory sink writes rows there")
-    return UnknownName.among("table in memory", name, names)
-
-
 def _first_line(message: str) -> str:
     """Return the first line of DuckDB's message, without the kind of the error."""
     line = message.partition("\n")[0]
     return line.partition("Error: ")[2] or line
 
 
-def _line_of_query(message: str) -> str | None:
-    """Return the line of the query that DuckDB points to."""
-    return next((line.strip()[:200] for line in message.splitlines() if line.startswith("LINE ")), None)
-
-
 class QueryServer:
     """Answers `millrace query` during a run, for processes that may read the run's folder."""
 
     def __init__(self, memory_sql: MemorySql, folder: Path, notify: Callable[[str], None] = lambda _: None) -> None:
-        self._memory_sql = memory_sql
-        self._folder = folder
-        self._notify = notify
+        self._memory_sql, self._folder, self._notify = memory_sql, folder, notify
         self._key = secrets.token_hex(16)
         self._scratch: Scratch | None = None
         self._listener: Listener | None = None
@@ -446,9 +418,8 @@ def ask_run(folder: Path, sql: str, max_rows: int) -> dict[str, Any]:
     """Send a query to the run that uses a state folder, and return its answer."""
     path = folder / QUERY_FILE
     if not path.exists():
-        raise InputError(
-            f"no pipeline runs in {folder}", hint="start it with millrace run FILE, or name its --state folder"
-        )
+        hint = "start it with millrace run FILE, or name its --state folder"
+        raise InputError(f"no pipeline runs in {folder}", hint=hint)
     note = json.loads(path.read_text("utf-8"))
     try:
         with Client(note["socket"], "AF_UNIX") as connection:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,8 @@ from millrace.connectors.kafka.source import WORTHWHILE_RECORDS, KafkaSource, le
 from millrace.dead_letters.letter import dead_topic
 from millrace.engine.checkpoints.query_history import CheckpointPosition, checkpoint_of
 from millrace.engine.checkpoints.resume import ANEW, ResumeDecision, choices
-from millrace.engine.session.spark_conf import (
-    ROCKSDB,
-    ROCKSDB_OPTIONS,
-    STATEFUL,
-    ConfChoice,
-    spark_choices,
-    state_store,
-)
+from millrace.engine.session import spark_conf
+from millrace.engine.session.spark_conf import ROCKSDB
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.checks.triggers import realtime_obstacles
@@ -70,7 +65,7 @@ def query_report(pipeline: PipelineDef, decision: ResumeDecision, state: Path, s
         ],
         "sinks": [_sink_report(sink) for sink in query.sinks],
         "realtime": _realtime_report(pipeline, query),
-        "state": [_state_report(operator, query.mode) for operator in operators if operator.kind in STATEFUL],
+        "state": [_state_report(each, query.mode) for each in operators if each.kind in spark_conf.STATEFUL],
         "state_bytes": _folder_bytes(checkpoint_of(state, query.name) / "state"),
     }
     if error := decision.error:
@@ -132,8 +127,7 @@ def _reading_report(source: SourceDef, query: Query, *, part: bool) -> Json:
     decoded = _DECODING[decoding]
     if not isinstance(reader, KafkaSource):
         return {"way": decoded}
-    why = left_to_spark(reader, batches=query.batches, part=part)
-    if why:
+    if why := left_to_spark(reader, batches=query.batches, part=part):
         return {"way": f"read by Spark's own source, as {why}; {decoded}"}
     together = f"{decoded} where they are read" if decoding == "arrow" else decoded
     enough = "" if BULK_READER.value() == "on" else f"{WORTHWHILE_RECORDS:,} or more wait, or come in a minute, and "
@@ -145,12 +139,10 @@ def _replay_end(reader: Source | None, span: ReplayRange | None) -> dict[str, Ma
     """Return where a source starts in a run of a generation: at the end of its replay."""
     if span is None or not isinstance(reader, KafkaSource):
         return {}
-    names = (*reader.topic, *(reader.partitions or ()))
-    return {
-        topic: offsets
-        for topic, offsets in span.begin.items()
-        if topic in names or (reader.pattern and re.fullmatch(reader.pattern, topic))
-    }
+    names = {*reader.topic, *(reader.partitions or ())}
+    if reader.pattern:
+        names |= {topic for topic in span.begin if re.fullmatch(reader.pattern, topic)}
+    return {topic: offsets for topic, offsets in span.begin.items() if topic in names}
 
 
 def _sink_report(sink: SinkDef) -> Json:
@@ -181,28 +173,21 @@ def settings_report(
     """Return Spark's settings with their reasons: our choices, the `given` ones, and those that a checkpoint keeps."""
     realtime = any(not query.batches for query in plan.queries)
     chosen = [
-        *spark_choices(master=given.get("spark.master", master), realtime=realtime, given=given),
-        *state_store(plan, master, given),
+        *spark_conf.spark_choices(master=given.get("spark.master", master), realtime=realtime, given=given),
+        *spark_conf.state_store(plan, master, given),
     ]
-    if not _uses_rocksdb(chosen, given, decisions):
-        chosen = [choice for choice in chosen if choice not in ROCKSDB_OPTIONS]
-    settings: dict[str, Json] = {
-        choice.key: {"key": choice.key, "value": choice.value, "why": choice.why} for choice in chosen
-    }
-    settings |= {key: {"key": key, "value": shown(key, value), "why": "--set"} for key, value in given.items()}
-    for decision in decisions:
-        for key, value in _checkpoint_settings(decision).items():
-            if key in settings and value != settings[key]["value"]:
-                settings[key].setdefault("kept", {})[decision.query.name] = value
-    return list(settings.values())
-
-
-def _uses_rocksdb(
-    chosen: Collection[ConfChoice], given: Mapping[str, str], decisions: Collection[ResumeDecision]
-) -> bool:
-    """Return whether a new query, or one that resumes its checkpoint, has its state in RocksDB."""
+    kept = [(decision.query.name, _checkpoint_settings(decision)) for decision in decisions]
+    # Whether a new query, or one that resumes its checkpoint, has its state in RocksDB.
     new = given.get(ROCKSDB.key) or next((choice.value for choice in chosen if choice.key == ROCKSDB.key), None)
-    return ROCKSDB.value in (new, *(_checkpoint_settings(decision).get(ROCKSDB.key) for decision in decisions))
+    if ROCKSDB.value not in (new, *(conf.get(ROCKSDB.key) for _, conf in kept)):
+        chosen = [choice for choice in chosen if choice not in spark_conf.ROCKSDB_OPTIONS]
+    settings: dict[str, Json] = {choice.key: asdict(choice) for choice in chosen}
+    settings |= {key: {"key": key, "value": shown(key, value), "why": "--set"} for key, value in given.items()}
+    for query, conf in kept:
+        for key, value in conf.items():
+            if key in settings and value != settings[key]["value"]:
+                settings[key].setdefault("kept", {})[query] = value
+    return list(settings.values())
 
 
 def _checkpoint_settings(decision: ResumeDecision) -> Mapping[str, str]:

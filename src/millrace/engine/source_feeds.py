@@ -29,7 +29,10 @@ def run_source_feeds(
     """
     feeders: list[SourceFeeder] = []
     try:
-        for source, filling in _fillings(plan):
+        for source in plan.pipeline.sources:
+            filling = source_of(source).filling()
+            if filling is None:
+                continue
             if _is_read_without_end(plan, source):
                 feeders.append(SourceFeeder(source, filling, cluster, notify, stop))
                 feeders[-1].start()
@@ -42,13 +45,6 @@ def run_source_feeds(
     for feeder in feeders:
         if feeder.error:
             raise feeder.error
-
-
-def _fillings(plan: Plan) -> Iterator[tuple[SourceDef, SourceFilling]]:
-    for source in plan.pipeline.sources:
-        filling = source_of(source).filling()
-        if filling:
-            yield source, filling
 
 
 def _is_read_without_end(plan: Plan, source: SourceDef) -> bool:
@@ -91,19 +87,15 @@ class SourceFeeder:
     def _pump(self) -> None:
         try:
             feed = FEEDS.load(self._filling.feed)(**self._filling.options)
-            pump(feed, KafkaRecordSink(self._target(feed.delivery_timeout)), self._run)
-        except MillraceError as error:
-            self._fail(error)
-        except Exception as error:  # nobody would see it in this thread
-            self._fail(FeedFailed("the listener ended", why=f"{type(error).__name__}: {error}"))
+            patience = feed.delivery_timeout
+            target = SinkTarget(self._filling.topic, cluster=self._cluster, stop=self._run.stop, patience=patience)
+            pump(feed, KafkaRecordSink(target), self._run)
+        except Exception as exception:  # nobody would see it in this thread
+            ended = FeedFailed("the listener ended", why=f"{type(exception).__name__}: {exception}")
+            error = exception if isinstance(exception, MillraceError) else ended
+            error.place = error.place or self._source.place
+            error.message = f"source {self._source.name!r}: {error.message}"
+            self.error = error
+            self._stop.set()
         finally:
             self._started.set()
-
-    def _target(self, patience: float | None) -> SinkTarget:
-        return SinkTarget(self._filling.topic, cluster=self._cluster, stop=self._run.stop, patience=patience)
-
-    def _fail(self, error: MillraceError) -> None:
-        error.place = error.place or self._source.place
-        error.message = f"source {self._source.name!r}: {error.message}"
-        self.error = error
-        self._stop.set()

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import duckdb
 import orjson
@@ -73,21 +73,15 @@ def main() -> None:
     while line := commands.readline():
         command = orjson.loads(line)
         if "table" in command:
-            tables[command["table"]] = _received(commands)
+            options = pa.ipc.IpcReadOptions(use_threads=False)
+            tables[command["table"]] = pa.ipc.open_stream(commands, options=options).read_all()
         elif "forget" in command:
             del tables[command["forget"]]
         else:
             asked = {name: tables[name] for name in command.pop("tables")}
-            empty = {name: _empty(schema) for name, schema in command.pop("schemas").items()}
+            schemas = {name: pa.py_buffer(b64decode(schema)) for name, schema in command.pop("schemas").items()}
+            empty = {name: pa.ipc.read_schema(schema).empty_table() for name, schema in schemas.items()}
             _answer_in_child(SqlQuestion(**command), empty | asked, answers)
-
-
-def _received(stream: IO[bytes]) -> pa.Table:
-    return pa.ipc.open_stream(stream, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
-
-
-def _empty(schema: str) -> pa.Table:
-    return pa.ipc.read_schema(pa.py_buffer(b64decode(schema))).empty_table()
 
 
 def _answer_in_child(question: SqlQuestion, tables: dict[str, pa.Table], answers: int) -> None:
@@ -109,8 +103,7 @@ def _answer_and_exit(question: SqlQuestion, tables: dict[str, pa.Table], answers
         die_with_parent()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, question.timeout_s)
-        database = _confined(tables)
-        _write_line(_answer(database, question), answers, question.max_bytes)
+        _write_line(_answer(_confined(tables), question), answers, question.max_bytes)
         status = 0
     except Exception as error:  # a defect; if there is no memory even for this, the parent reports it
         _write_line({"kind": "Failure", "message": repr(error)}, answers)
@@ -135,15 +128,13 @@ def _confined(tables: dict[str, pa.Table]) -> duckdb.DuckDBPyConnection:
     )
     for name, table in tables.items():
         database.register(name, table)
-    database.execute("SET TimeZone = 'UTC'")
-    database.execute("SET enable_external_access = false")
-    database.execute("SET lock_configuration = true")
+    for setting in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
+        database.execute(f"SET {setting}")
     _limit_memory()
     for descriptor in (0, 1, 2):
         os.close(descriptor)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+    for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE):
+        resource.setrlimit(limit, (0, 0))
     return database
 
 
@@ -197,8 +188,8 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, Decimal):  # sums of whole numbers are decimals without places
         return _number(int(value)) if value.as_tuple().exponent == 0 else str(value)
     if isinstance(value, dict):
-        return {str(name): _json_value(one) for name, one in value.items()}
-    return [_json_value(one) for one in value] if isinstance(value, list) else _text(value)
+        return {str(name): _json_value(item) for name, item in value.items()}
+    return [_json_value(item) for item in value] if isinstance(value, list) else _text(value)
 
 
 def _number(value: int) -> int | str:

@@ -49,11 +49,17 @@ def talker() -> Iterator[Talker]:
         yield found
 
 
+def listen_and_report(monitor: DStreamMonitor) -> None:
+    monitor.listen()
+    monitor.report()
+
+
 def test_batches_and_delays_of_dstreams(context: StreamingContext, talker: Talker) -> None:
     run_status, seen = RunStatus(), list[str]()
     lines = context.socketTextStream("127.0.0.1", talker.port)
     lines.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
-    batches = DStreamMonitor(context, "dstreams", run_status).start()
+    batches = DStreamMonitor(context, "dstreams", run_status)
+    listen_and_report(batches)
     context.start()
     talker.say(*["apache spark", "apache kafka"] * 2)
     told = until(run_status, lambda one: one.rows == 4)
@@ -84,7 +90,8 @@ def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingCo
     run_status, seen = RunStatus(), list[int]()
     numbers = context.queueStream([spark.sparkContext.parallelize([one], 1) for one in range(4)])
     numbers.map(refuse).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
-    batches = DStreamMonitor(context, "dstreams", run_status).start()
+    batches = DStreamMonitor(context, "dstreams", run_status)
+    listen_and_report(batches)
     context.start()
     failed = until(run_status, lambda one: one.error is not None and one.batches > 4)
     assert failed.error
@@ -145,12 +152,12 @@ def test_a_batch_that_failed_is_not_done() -> None:
 
 def test_rows_that_spark_does_not_count_after_a_recovery_are_told() -> None:
     batches, run_status = told_of(recovered=True)
-    batches.start()
+    listen_and_report(batches)
     batches.close()
     assert "does not count" not in run_status.query("dstreams").doing
     batches, run_status = told_of(recovered=True)
     batches._events.put(lambda: batches.batch_completed(event(due=1_000, began=2_000, ended=3_000)))
-    batches.start()
+    listen_and_report(batches)
     batches.close()
     assert "does not count the rows of 1 batch" in run_status.query("dstreams").doing
 
@@ -191,7 +198,7 @@ def test_what_the_end_cuts_off_is_no_failure_once_it_was_asked_for(checkpoint: s
     context, run_status = cast("Any", Failing(_SHUT, checkpoint)), RunStatus()
     batches = DStreamMonitor(context, "dstreams", run_status)
     batches.stop_requested(context)
-    batches.start()
+    listen_and_report(batches)
     context.over = True
     batches.close()
     told = run_status.query("dstreams")
@@ -205,7 +212,7 @@ def test_any_other_failure_is_one(asked: bool, said: str) -> None:
     batches = DStreamMonitor(context, "dstreams", run_status)
     if asked:
         batches.stop_requested(context)
-    batches.start()
+    listen_and_report(batches)
     context.over = True
     batches.close()
     assert run_status.query("dstreams").phase is Phase.FAILED

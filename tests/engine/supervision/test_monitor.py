@@ -90,10 +90,9 @@ def test_a_look_at_a_stopped_spark_ends_quietly(spark: SparkSession, monkeypatch
         class sparkContext:  # noqa: N801
             _jsc = None
 
-    watch = QueryMonitor(Stopped(), RunStatus(), poll_interval_s=0.01).start()  # type: ignore[arg-type]
-    watch._thread.join(30)
-    assert watch.has_ended
-    watch.close()
+    with QueryMonitor(Stopped(), RunStatus(), poll_interval_s=0.01) as watch:  # type: ignore[arg-type]
+        watch._thread.join(30)
+        assert watch.has_ended
 
 
 def test_a_clock_that_is_set_back_hides_no_batch() -> None:

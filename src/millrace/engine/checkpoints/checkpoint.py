@@ -10,25 +10,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from millrace.atomic_files import write_whole
+from millrace.connectors.base import query_checkpoint
 from millrace.connectors.base.offset_range import Offsets
-from millrace.connectors.base.query_checkpoint import (
-    LOG_VERSION,
-    batch_files,
-    json_or_text,
-    last_committed_batch,
-    read_entry,
-    source_starts,
-    unfinished_batch,
-)
+from millrace.connectors.base.query_checkpoint import json_or_text, last_committed_batch, read_entry, unfinished_batch
 from millrace.errors import StateMismatch
 from millrace.telemetry.progress import offsets_in
 
+PartitionOffsets = dict[tuple[str, int], int]
 CHECKPOINTS = "checkpoints"
 """The folder of the state with the checkpoints of queries that write."""
 PANEL_CHECKPOINTS = "panels"
@@ -73,10 +68,9 @@ def batch_state(checkpoint: Path) -> BatchState:
     return BatchState(done, planned, tuple(_ranges_between(before, _source_offsets(checkpoint, planned))))
 
 
-def ranges_text(ranges: list[BatchOffsetRange] | tuple[BatchOffsetRange, ...]) -> str:
+def ranges_text(ranges: Sequence[BatchOffsetRange]) -> str:
     """Return the first ranges as text."""
-    shown = [*map(str, ranges[:_MAX_RANGES_SHOWN]), *(["…"] if len(ranges) > _MAX_RANGES_SHOWN else [])]
-    return "; ".join(shown)
+    return "; ".join([*map(str, ranges[:_MAX_RANGES_SHOWN]), *(["…"] if len(ranges) > _MAX_RANGES_SHOWN else [])])
 
 
 def batch_ranges(text: str) -> list[BatchOffsetRange]:
@@ -85,16 +79,14 @@ def batch_ranges(text: str) -> list[BatchOffsetRange]:
     return _ranges_between(offsets.get("Committed", {}), offsets.get("Available", {}))
 
 
-def _ranges_between(
-    committed: dict[tuple[str, int], int], available: dict[tuple[str, int], int]
-) -> list[BatchOffsetRange]:
+def _ranges_between(committed: PartitionOffsets, available: PartitionOffsets) -> list[BatchOffsetRange]:
     ranges = [BatchOffsetRange(*key, committed.get(key), end - 1) for key, end in sorted(available.items())]
     return [range_ for range_ in ranges if range_.last >= (range_.first or 0)]
 
 
-def _offsets_in_text(text: str) -> dict[tuple[str, int], int]:
+def _offsets_in_text(text: str) -> PartitionOffsets:
     """Return the offsets in `{KafkaV2[Subscribe[t]]: {"t":{"0":50}}}`, which is no JSON as a whole."""
-    offsets: dict[tuple[str, int], int] = {}
+    offsets: PartitionOffsets = {}
     decoder, position = json.JSONDecoder(), 0
     while (position := text.find('{"', position)) >= 0:
         try:
@@ -106,20 +98,19 @@ def _offsets_in_text(text: str) -> dict[tuple[str, int], int]:
     return offsets
 
 
-def _source_offsets(checkpoint: Path, batch: int) -> dict[tuple[str, int], int]:
+def _source_offsets(checkpoint: Path, batch: int) -> PartitionOffsets:
     entry = read_entry(checkpoint / "offsets" / str(batch))
     return {key: offset for source in (entry.sources if entry else ()) for key, offset in offsets_in(source).items()}
 
 
-def next_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
+def next_offsets(checkpoint: Path) -> PartitionOffsets:
     """Return the offsets that a query reads next, by topic and partition: after the last batch that is finished."""
     done = last_committed_batch(checkpoint)
     if done >= 0:
         return _source_offsets(checkpoint, done)
-    starts: list[Any] = list(source_starts(checkpoint))
+    starts: list[Any] = list(query_checkpoint.source_starts(checkpoint))
     if (checkpoint / "offsets" / "0").exists():  # our own sources write their start beside the checkpoint
-        own_starts = checkpoint.parents[1] / "starts" / checkpoint.name
-        for path in own_starts.glob("*.json"):
+        for path in (checkpoint.parents[1] / "starts" / checkpoint.name).glob("*.json"):
             with suppress(OSError):
                 starts.append(json_or_text(path.read_text("utf-8")))
     return {key: offset for start in starts for key, offset in offsets_in(start).items()}
@@ -177,10 +168,10 @@ def trim(checkpoint: Path, end: Offsets) -> None:
     starts. So a replay reads some records more and drops them before anything sees them. With its end in the offset
     log, state, sinks and offsets agree, and the next run reads the dropped records.
     """
-    for path in batch_files(checkpoint / "offsets").values():
+    for path in query_checkpoint.batch_files(checkpoint / "offsets").values():
         text = path.read_text("utf-8")
         version, metadata, *sources = text.split("\n")
-        if version != LOG_VERSION:
+        if version != query_checkpoint.LOG_VERSION:
             raise StateMismatch(f"{path} has a format that Millrace does not know", why=version)
         trimmed = "\n".join([version, metadata, *(_trimmed(source, end) for source in sources)])
         if trimmed != text:

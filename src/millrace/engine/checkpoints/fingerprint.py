@@ -31,13 +31,14 @@ def kind_of(node: Any) -> str:
     return str(node.getClass().getSimpleName())
 
 
-def plan_nodes(plan: Any) -> Iterator[Any]:
+def plan_nodes(plan: Any, without_inputs_of: str = "") -> Iterator[Any]:
     """Yield a plan's nodes, each before its inputs, from left to right: as Spark numbers sources and operators."""
     waiting = [plan]
     while waiting:
         node = waiting.pop()
         yield node
-        waiting += reversed(scala_elements(node.children()))
+        if not without_inputs_of or kind_of(node) != without_inputs_of:
+            waiting += reversed(scala_elements(node.children()))
 
 
 class Lineage:
@@ -70,7 +71,7 @@ class Lineage:
         attribute, maker = self._maker(attribute, node)
         kind = "" if maker is None else kind_of(maker)
         if kind == "Expand":
-            index = next(index for index, one in enumerate(scala_elements(maker.output())) if _same(one, attribute))
+            index = [_same(column, attribute) for column in scala_elements(maker.output())].index(True)
             return [scala_elements(projection)[index] for projection in scala_elements(maker.projections())]
         expressions = scala_elements(maker.projectList()) if kind == "Project" else []
         return [expression for expression in expressions if _same(expression, attribute)]
@@ -106,14 +107,14 @@ def _giver(node: Any, attribute: Any) -> Any:
 
 def _renamed(node: Any, attribute: Any) -> Any:
     """Return the column that a node only renames."""
-    for one in scala_elements(node.projectList()) if kind_of(node) == "Project" else []:
-        if _same(one, attribute) and kind_of(one) == "Alias" and kind_of(one.child()) == "AttributeReference":
-            return one.child()
+    for column in scala_elements(node.projectList()) if kind_of(node) == "Project" else []:
+        if _same(column, attribute) and kind_of(column) == "Alias" and kind_of(column.child()) == "AttributeReference":
+            return column.child()
     return None
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one.exprId().equals(other.exprId()))
+def _same(column: Any, other: Any) -> bool:
+    return bool(column.exprId().equals(other.exprId()))
 
 
 _WINDOW = ("spark.timeWindow", "spark.sessionWindow")
@@ -132,7 +133,7 @@ def fingerprint(
 
 def keeps_state(table: DataFrame) -> bool:
     """Return whether anything in a table's plan keeps state."""
-    return any(_keeps(node) for node in plan_nodes(table._jdf.queryExecution().analyzed()))
+    return any(node.isStateful() for node in plan_nodes(table._jdf.queryExecution().analyzed()))
 
 
 def with_all_columns_read(table: DataFrame) -> DataFrame:
@@ -155,11 +156,11 @@ class _Reading:
         self._texts: dict[int, Part] = {}
 
     def operators(self) -> Iterator[StateOperator]:
-        stateful = [node for node in plan_nodes(self.lineage.plan) if _keeps(node)]
+        stateful = [node for node in plan_nodes(self.lineage.plan) if node.isStateful()]
         if not stateful:
             return
         optimizer = self._spark._jsparkSession.sessionState().optimizer()
-        chosen = [node for node in plan_nodes(optimizer.execute(self.lineage.plan)) if _keeps(node)]
+        chosen = [node for node in plan_nodes(optimizer.execute(self.lineage.plan)) if node.isStateful()]
         # If the optimiser merged or split operators, there are no pairs; then each is described as it was written.
         paired = [_family(node) for node in stateful] == [_family(node) for node in chosen]
         for node, executed in zip(stateful, chosen if paired else stateful, strict=True):
@@ -168,18 +169,19 @@ class _Reading:
     def _operator(self, node: Any, executed: Any) -> StateOperator:
         kind = kind_of(node)
         if kind == "Aggregate":
-            for one in _aggregates(node):
-                self._texts[one.resultId().id()] = self._part(one, node)
-            keys = tuple(self._key(one, node) for one in scala_elements(node.groupingExpressions()))
-            kept = (self._texts.get(one.resultId().id()) or self._part(one, executed) for one in _aggregates(executed))
-            return StateOperator("aggregate", tuple(dict.fromkeys(keys)), tuple(dict.fromkeys(kept)))
+            for aggregate in _aggregates(node):
+                self._texts[aggregate.resultId().id()] = self._part(aggregate, node)
+            kept = (
+                self._texts.get(aggregate.resultId().id()) or self._part(aggregate, executed)
+                for aggregate in _aggregates(executed)
+            )
+            keys = dict.fromkeys(self._keys(node.groupingExpressions(), node))
+            return StateOperator("aggregate", tuple(keys), tuple(dict.fromkeys(kept)))
         if kind == "Distinct":
-            return StateOperator("aggregate", tuple(self._key(one, node) for one in scala_elements(node.output())))
+            return StateOperator("aggregate", self._keys(node.output(), node))
         if kind.startswith("Deduplicate"):
             detail = "within the watermark" if kind == "DeduplicateWithinWatermark" else ""
-            return StateOperator(
-                "deduplicate", tuple(self._key(one, node) for one in scala_elements(node.keys())), (), detail
-            )
+            return StateOperator("deduplicate", self._keys(node.keys(), node), (), detail)
         if kind == "Join":
             return self._join(node, executed)
         return self._other(kind, node)
@@ -187,9 +189,14 @@ class _Reading:
     def _join(self, node: Any, executed: Any) -> StateOperator:
         """Describe a join of two streams, whose state has the rows of both with the columns that are read."""
         condition = node.condition()
-        keys = tuple(self._part(one, node) for one in _conjuncts(condition.get())) if condition.isDefined() else ()
-        kept = [(f"{side} {one.name().lower()}", _type(one)) for side, one in _sides(executed)]
-        return StateOperator("join", tuple(sorted(keys)), tuple(kept), str(node.joinType().sql()).lower())
+        conjuncts = _conjuncts(condition.get()) if condition.isDefined() else []
+        keys = sorted(self._part(conjunct, node) for conjunct in conjuncts)
+        kept = [
+            (f"{side} {column.name().lower()}", _type(column))
+            for side, child in (("left", executed.left()), ("right", executed.right()))
+            for column in scala_elements(child.output())
+        ]
+        return StateOperator("join", tuple(keys), tuple(kept), str(node.joinType().sql()).lower())
 
     def _other(self, kind: str, node: Any) -> StateOperator:
         """Describe state that Python keeps, and unknown operators: Spark compares its schema in the first batch."""
@@ -199,27 +206,20 @@ class _Reading:
             keys, detail = node.leftAttributes(), _named(node.timeMode())
         else:
             return StateOperator(kind)
-        return StateOperator("state", tuple(self._key(one, node) for one in scala_elements(keys)), (), detail)
+        return StateOperator("state", self._keys(keys, node), (), detail)
 
-    def _key(self, expression: Any, node: Any) -> Part:
-        if kind_of(expression) == "AttributeReference" and any(
-            expression.metadata().contains(marker) for marker in _WINDOW
-        ):
-            return self._window(expression, node)
-        return self._part(expression, node)
+    def _keys(self, expressions: Any, node: Any) -> tuple[Part, ...]:
+        return tuple(
+            self._window(key, node) if _is_window(key) else self._part(key, node) for key in scala_elements(expressions)
+        )
 
     def _window(self, attribute: Any, node: Any) -> Part:
         """Describe a window by its lengths; the expression that computes it is long."""
         expressions = self.lineage.made_by(attribute, node)
         texts = [self._pretty(expression, True) for expression in expressions]
         lengths = sorted({int(number) for text in texts for number in _MICROSECONDS.findall(text)})
-        columns = sorted(
-            {
-                self.lineage.origin(column, node)
-                for made_by in expressions
-                for column in scala_elements(made_by.references())
-            }
-        )
+        read = [column for expression in expressions for column in scala_elements(expression.references())]
+        columns = sorted({self.lineage.origin(column, node) for column in read})
         several = [f"{len(expressions)} at once"] if len(expressions) > 1 else []
         parts = [*columns, *(f"{length / 1e6:g}s" for length in lengths), *several]
         if attribute.metadata().contains(_WINDOW[1]):
@@ -230,18 +230,15 @@ class _Reading:
         if kind_of(expression) == "AttributeReference":
             return self.lineage.origin(expression, node), _type(expression)
         text = str(self._pretty(expression, True))
-        for one in scala_elements(expression.references()):
-            text = _replaced(text, one.name(), self.lineage.origin(one, node))
+        for column in scala_elements(expression.references()):
+            origin = self.lineage.origin(column, node)
+            # A name after a dot has been replaced already, or is a field.
+            text = re.sub(rf"(?<![\w.]){re.escape(column.name())}(?!\w)", origin.replace("\\", r"\\"), text)
         return text, _type(expression)
 
 
-def _replaced(text: str, name: str, origin: str) -> str:
-    """Replace a column's name by its origin; a name after a dot has been replaced already, or is a field."""
-    return re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", lambda _: origin, text)
-
-
-def _keeps(node: Any) -> bool:
-    return bool(node.isStateful())
+def _is_window(expression: Any) -> bool:
+    return kind_of(expression) == "AttributeReference" and any(map(expression.metadata().contains, _WINDOW))
 
 
 def _family(node: Any) -> str:
@@ -251,33 +248,15 @@ def _family(node: Any) -> str:
 
 def _aggregates(node: Any) -> list[Any]:
     """Return the aggregate functions of an operator, in their order."""
-    found, waiting = (
-        [],
-        list(reversed(scala_elements(node.aggregateExpressions()))) if kind_of(node) == "Aggregate" else [],
-    )
-    while waiting:
-        one = waiting.pop()
-        if kind_of(one) == "AggregateExpression":
-            found.append(one)
-        else:
-            waiting += reversed(scala_elements(one.children()))
-    return found
+    kind = "AggregateExpression"
+    roots = scala_elements(node.aggregateExpressions()) if kind_of(node) == "Aggregate" else []
+    return [part for root in roots for part in plan_nodes(root, without_inputs_of=kind) if kind_of(part) == kind]
 
 
-def _conjuncts(condition: Any) -> Iterator[Any]:
-    waiting = [condition]
-    while waiting:
-        one = waiting.pop()
-        if kind_of(one) == "And":
-            waiting += [one.left(), one.right()]
-        else:
-            yield one
-
-
-def _sides(join: Any) -> Iterator[tuple[str, Any]]:
-    for side, child in (("left", join.left()), ("right", join.right())):
-        for one in scala_elements(child.output()):
-            yield side, one
+def _conjuncts(condition: Any) -> list[Any]:
+    if kind_of(condition) != "And":
+        return [condition]
+    return [*_conjuncts(condition.left()), *_conjuncts(condition.right())]
 
 
 def _named(mode: Any) -> str:

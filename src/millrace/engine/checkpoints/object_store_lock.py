@@ -114,7 +114,7 @@ class ObjectStoreLock:
 
     def _newest(self) -> int:
         """The number of the newest term; 0 before the first."""
-        names = (one.name.partition(".")[0] for one in self._folder.iterdir() if one.name.endswith(_TERM))
+        names = (path.name.partition(".")[0] for path in self._folder.iterdir() if path.name.endswith(_TERM))
         return max((int(name) for name in names if name.isdecimal()), default=0)
 
     def _is_free(self, number: int) -> bool:
@@ -158,10 +158,10 @@ class ObjectStoreLock:
 
     def _forget_older(self) -> None:
         """Remove terms that nobody asks for any more; the one before ours stays, for who came as we did."""
-        for one in [*self._folder.iterdir()]:
-            name = one.name.partition(".")[0]
+        for path in [*self._folder.iterdir()]:
+            name = path.name.partition(".")[0]
             if name.isdecimal() and int(name) < self._number - 1:
-                one.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
 
     def _in_use(self, number: int) -> StateMismatch:
         return StateMismatch(
@@ -172,16 +172,15 @@ class ObjectStoreLock:
 
     def _named(self, number: int) -> str:
         try:
-            found = json.loads(self._read(number, _TERM))
-            return f"process {found['pid']} on {found['host']}"
+            holder = json.loads(self._read(number, _TERM))
+            return f"process {holder['pid']} on {holder['host']}"
         except (ValueError, KeyError, TypeError):
             return "one that has left no name"
 
     def _read(self, number: int, kind: str) -> bytes:
-        try:
+        with suppress(FileNotFoundError):
             return self._path(kind, number).read_bytes()
-        except FileNotFoundError:
-            return b""
+        return b""
 
     def _path(self, kind: str, number: int | None = None) -> StorePath:
         return self._folder / f"{self._number if number is None else number:012d}{kind}"

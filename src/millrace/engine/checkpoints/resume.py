@@ -15,15 +15,9 @@ from typing import TYPE_CHECKING, Any
 from millrace.connectors.base.api import SINKS, SOURCES, RunContext, Sink
 from millrace.connectors.base.query_checkpoint import unfinished_batch
 from millrace.connectors.base.registry import CONNECTORS, current_options, make_sink
+from millrace.engine.checkpoints import query_history
 from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, with_all_columns_read
-from millrace.engine.checkpoints.query_history import (
-    CheckpointPosition,
-    checkpoint_of,
-    last_batch,
-    position,
-    record_start,
-    recorded_start,
-)
+from millrace.engine.checkpoints.query_history import CheckpointPosition, checkpoint_of, last_batch, recorded_start
 from millrace.engine.checkpoints.state_dir import known_of, origins, origins_text, unused_checkpoints
 from millrace.errors import CheckpointIncompatible, InputError, MillraceError, StateMismatch, UnknownName
 from millrace.pipeline.compatibility.changes import CHANGES_MEANING, COMPATIBLE, INCOMPATIBLE, UNKNOWN, Change, changes
@@ -38,8 +32,6 @@ if TYPE_CHECKING:
 
 RESUMES, ASKED, ANEW = "resumes", "asks Spark", "starts from scratch"
 REFUSED, BLOCKED = "cannot resume", "cannot start"
-
-_UNKNOWN_CLUSTER = " of cluster None"
 
 
 @dataclass(frozen=True)
@@ -75,85 +67,70 @@ def resume_decisions(
     schemas: Mapping[str, StateSchema] | None = None,
 ) -> list[ResumeDecision]:
     """Return the decision for each query that writes; without `schemas` of Spark's plans, from the file alone."""
-    names = [query.name for query in plan.queries if query.sinks]
+    queries = [query for query in plan.queries if query.sinks]
+    names = [query.name for query in queries]
     for name in accept:
         if name not in names:
             raise UnknownName.among("query", name, names)
     known = known_of(state, plan.pipeline).get("queries", {})
-    former = {
-        name: start.snapshot for name in unused_checkpoints(state, plan) if (start := recorded_start(state, name))
-    }
-    return [
-        _decision(plan.pipeline, query, state, known, former, cluster_id, accept, (schemas or {}).get(query.name))
-        for query in plan.queries
-        if query.sinks
-    ]
+    starts = {name: recorded_start(state, name) for name in unused_checkpoints(state, plan)}
+    former = {name: start.snapshot for name, start in starts.items() if start}
 
+    def decide(query: Query) -> ResumeDecision:
+        never = _why_never_resumed(plan.pipeline, query)
+        if never or not (checkpoint_of(state, query.name) / "offsets").exists():
+            refusal = _sink_refusal(query)
+            decision = _decide(query, [] if never else _changes_to_output(query, former), accept, None)
+            verdict = BLOCKED if refusal or decision.obstacles else ANEW
+            return replace(decision, verdict=verdict, why=never or "it has no checkpoint yet", error=refusal)
+        source_changes = _source_changes(plan.pipeline, query, known, cluster_id)
+        other_changes = _changes(plan.pipeline, query, state, (schemas or {}).get(query.name))
+        return _decide(query, [*source_changes, *other_changes], accept, query_history.position(state, query.name))
 
-def _decision(
-    pipeline: PipelineDef,
-    query: Query,
-    state: Path,
-    known: Mapping[str, Any],
-    former: Mapping[str, QuerySnapshot],
-    cluster_id: str | None,
-    accept: Collection[str],
-    schema: StateSchema | None,
-) -> ResumeDecision:
-    never = _why_never_resumed(pipeline, query)
-    if never or not (checkpoint_of(state, query.name) / "offsets").exists():
-        refusal = _sink_refusal(query)
-        decision = _decide(query, [] if never else _changes_to_output(query, former), accept, None)
-        verdict = BLOCKED if refusal or decision.obstacles else ANEW
-        return replace(decision, verdict=verdict, why=never or "it has no checkpoint yet", error=refusal)
-    found = [*_source_changes(pipeline, query, known, cluster_id), *_changes(pipeline, query, state, schema)]
-    return _decide(query, found, accept, position(state, query.name))
+    return [decide(query) for query in queries]
 
 
 def _decide(
-    query: Query, found: list[Change], accept: Collection[str], at: CheckpointPosition | None
+    query: Query, changes: list[Change], accept: Collection[str], position: CheckpointPosition | None
 ) -> ResumeDecision:
     if query.name in accept:
-        found = [replace(change, effect=COMPATIBLE) if change.effect == CHANGES_MEANING else change for change in found]
-    effects = {change.effect for change in found}
+        changes = _made_compatible(changes, CHANGES_MEANING)
+    effects = {change.effect for change in changes}
     verdict = REFUSED if effects & {INCOMPATIBLE, CHANGES_MEANING} else ASKED if UNKNOWN in effects else RESUMES
-    return ResumeDecision(query, verdict, "", tuple(found), at)
+    return ResumeDecision(query, verdict, "", tuple(changes), position)
+
+
+def _made_compatible(changes: list[Change], effect: str) -> list[Change]:
+    return [replace(change, effect=COMPATIBLE) if change.effect == effect else change for change in changes]
 
 
 def _changes_to_output(query: Query, former: Mapping[str, QuerySnapshot]) -> list[Change]:
     """Return a change for each topic of a new query that has the output of a query that was removed."""
-    found = []
+    output_changes = []
     for name, snapshot in former.items():
         theirs = {sink["to"] for sink in snapshot["sinks"] if sink["connector"] == "kafka"}
+        same = snapshot["mode"] == query.mode  # the same query under another name
+        effect, result = (
+            (CHANGES_MEANING, ": what it has read would be read and written again") if same else (COMPATIBLE, "")
+        )
         for sink in query.sinks:
             for to in theirs.intersection(CONNECTORS.sink(sink.connection, sink.table).touches):
-                what = f"{to} has the output of query {name!r}, which is not in the file any more"
-                if snapshot["mode"] == query.mode:  # the same query under another name
-                    found.append(
-                        Change(CHANGES_MEANING, "sink", f"{what}: what it has read would be read and written again")
-                    )
-                else:
-                    found.append(Change(COMPATIBLE, "sink", what))
-    return found
+                what = f"{to} has the output of query {name!r}, which is not in the file any more{result}"
+                output_changes.append(Change(effect, "sink", what))
+    return output_changes
 
 
 def _changes(pipeline: PipelineDef, query: Query, state: Path, schema: StateSchema | None) -> list[Change]:
     before = recorded_start(state, query.name)
     if before is None:
-        if last_batch(state, query.name) < 0:
-            return []
-        return [
-            Change(
-                COMPATIBLE, "state", "what made its checkpoint is not recorded: Spark compares the types of its state"
-            )
-        ]
+        what = "what made its checkpoint is not recorded: Spark compares the types of its state"
+        return [Change(COMPATIBLE, "state", what)] if last_batch(state, query.name) >= 0 else []
     now = snapshot_query(pipeline, query, CONNECTORS)
-    found = changes(with_current_options(before.snapshot), with_current_options(now))
+    file_changes = changes(with_current_options(before.snapshot), with_current_options(now))
     if schema is None or before.state_schema is None:
-        return found
+        return file_changes
     # Spark's plan knows the state better than the text does.
-    others = [change for change in found if change.part != "state"]
-    others = [replace(change, effect=COMPATIBLE) if change.effect == UNKNOWN else change for change in others]
+    others = _made_compatible([change for change in file_changes if change.part != "state"], UNKNOWN)
     return [*others, *state_differences(StateSchema.of(before.state_schema), schema)]
 
 
@@ -177,8 +154,8 @@ def _source_changes(
     now = origins(pipeline, query, cluster_id)
     before = known.get(query.name, now)
     if cluster_id is None:  # the cluster is not known yet
-        before = {name: [kind, f"{what.partition(' of cluster ')[0]}"] for name, (kind, what) in before.items()}
-        now = {name: [kind, what.removesuffix(_UNKNOWN_CLUSTER)] for name, (kind, what) in now.items()}
+        before = {name: [kind, what.partition(" of cluster ")[0]] for name, (kind, what) in before.items()}
+        now = {name: [kind, what.removesuffix(" of cluster None")] for name, (kind, what) in now.items()}
     if before == now:
         return []
     return [Change(INCOMPATIBLE, "source", f"it read {origins_text(before)}; now it reads {origins_text(now)}")]
@@ -237,13 +214,12 @@ def choices(query: Query, obstacles: list[Change], state: Path) -> str:
     if not checkpoint_of(state, query.name).exists():
         return f"undo the change, write to another topic, or --accept-state-change {query.name} to write it again"
     begin = (
-        "compute it again into a new generation (millrace replay), "
-        "run with another --state (what is in its outputs stays there), "
-        f"or remove {checkpoint_of(state, query.name)} to start from scratch"
+        "undo the change, compute it again into a new generation (millrace replay), run with another --state (what is "
+        f"in its outputs stays there), or remove {checkpoint_of(state, query.name)} to start from scratch"
     )
     if any(change.effect == INCOMPATIBLE for change in obstacles):
-        return f"undo the change, {begin}"
-    return f"undo the change, {begin}; --accept-state-change {query.name} resumes with old and new results mixed"
+        return begin
+    return f"{begin}; --accept-state-change {query.name} resumes with old and new results mixed"
 
 
 class ResumePlanner:
@@ -268,37 +244,24 @@ class ResumePlanner:
 
     def require(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> None:
         """Raise if another query made the checkpoint; else record the start."""
-        schema = self._schema_or_none(table, written, sources)
+        before = recorded_start(self._state, self._query.name)
+        schema: StateSchema | None = None
+        try:
+            schema = self.state_schema(table, written, sources)
+        except Exception:  # a plan that cannot be read is an error only where there is one to compare with
+            if before and before.state_schema:
+                raise
         decision = _decide(self._query, _changes(self._pipeline, self._query, self._state, schema), self._accept, None)
         if decision.obstacles:
             raise _refusal(self._query, decision.obstacles, self._state)
         snapshot = snapshot_query(self._pipeline, self._query, CONNECTORS)
-        record_start(self._state, self._query.name, snapshot, schema.to_json() if schema else None)
-
-    def _schema_or_none(
-        self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]
-    ) -> StateSchema | None:
-        """Return the fingerprint; a plan that cannot be read is an error only where there is one to compare with."""
-        before = recorded_start(self._state, self._query.name)
-        try:
-            return self.state_schema(table, written, sources)
-        except Exception:
-            if before and before.state_schema:
-                raise
-            return None
+        query_history.record_start(self._state, self._query.name, snapshot, schema.to_json() if schema else None)
 
 
 def sink_contexts(context: RunContext, query: Query, writers: Sequence[Sink], checkpoint: Path) -> list[RunContext]:
     """Return the context of each sink of a query; sinks that write to the same target are numbered."""
-    own = replace(
-        context,
-        name=query.table,
-        mode=query.mode,
-        batches=query.batches,
-        query=query.name,
-        checkpoint=checkpoint,
-        unfinished_batch=unfinished_batch(checkpoint),
-    )
+    context = replace(context, name=query.table, mode=query.mode, batches=query.batches, query=query.name)
+    own = replace(context, checkpoint=checkpoint, unfinished_batch=unfinished_batch(checkpoint))
     targets = [writer.resources(own.name) for writer in writers]
     return [replace(own, duplicate_index=targets[:number].count(target)) for number, target in enumerate(targets)]
 

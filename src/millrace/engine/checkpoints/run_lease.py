@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from confluent_kafka import Consumer, KafkaException
@@ -69,9 +69,8 @@ class RunLease:
     """
 
     def __init__(self, cluster: Cluster, pipeline: str, state: str, topic: str) -> None:
-        self._cluster = cluster
-        self._pipeline = pipeline
-        self._topic = topic
+        self._cluster, self._pipeline, self._topic = cluster, pipeline, topic
+        self._group = run_group(pipeline)
         self._me = LeaseHolder(_now(), state, socket.gethostname(), str(os.getpid()))
         self._trouble: str | None = None
         self._let_in = False
@@ -99,14 +98,17 @@ class RunLease:
         One that seems to be later gives way if it has seen us. If it stays, it has not: it was let in before we came,
         whatever its clock says.
         """
-        if not self._is_member() and not self._comes_back():
+        if not self._is_member():
+            self._others()  # raises when no broker answers
+            self._wait(_PATIENCE)
+        if not self._is_member():
             raise KafkaFailed(
                 f"the run could not join the group {self._group!r}, by which a second one would see it",
                 why=self._trouble,
                 hint="may it use that group? guarantee: at-least-once does without",
             )
         others = self._others()
-        self._require_alone([one for one in others if one < self._me])
+        self._require_alone([holder for holder in others if holder < self._me])
         deadline = time.monotonic() + 2 * _SILENT
         while others and not self._let_in and time.monotonic() < deadline:
             time.sleep(_POLL)
@@ -123,39 +125,29 @@ class RunLease:
 
     def is_held(self) -> bool:
         """Return whether the name is ours alone at the end of a run; False if Kafka does not answer soon."""
-        if not self._is_member() or not self._let_in:
-            return False
-        try:
-            return not self._strangers(consumer_groups.members(replace(self._cluster, timeout=_SOON), self._group))
-        except MillraceError:
-            return False
+        with suppress(MillraceError):
+            return self._is_member() and self._let_in and not self._strangers(replace(self._cluster, timeout=_SOON))
+        return False
 
     def _is_member(self) -> bool:
         return self._joined.is_set() and not self._lapsed()
 
-    def _comes_back(self) -> bool:
-        """Whether the thread joins in time; raises when nobody answers whom it could ask."""
-        self._others()
-        self._wait(_PATIENCE)
-        return self._is_member()
-
     def _wait(self, seconds: float) -> None:
-        """Until we are a member, but not longer than so many seconds."""
+        """Wait until we are a member, at most for these seconds."""
         deadline = time.monotonic() + seconds
         while not self._is_member() and not self._stop.is_set() and time.monotonic() < deadline:
             time.sleep(_POLL / 4)
 
     def _others(self) -> list[LeaseHolder]:
         try:
-            found = consumer_groups.members(self._cluster, self._group)
+            return self._strangers(self._cluster)
         except KafkaUnreachable:  # or a client that stays with a coordinator which is gone: another one asks now
-            found = consumer_groups.members(self._cluster, self._group)
-        return self._strangers(found)
+            return self._strangers(self._cluster)
 
-    def _strangers(self, found: Sequence[consumer_groups.Member]) -> list[LeaseHolder]:
-        holders = [LeaseHolder.of(member.client) for member in found]
+    def _strangers(self, cluster: Cluster) -> list[LeaseHolder]:
+        holders = [LeaseHolder.of(member.client) for member in consumer_groups.members(cluster, self._group)]
         dead = (self._me.state, self._me.host)  # of our own folder on this machine: its lock is ours
-        return [one for one in holders if one and (one.state, one.host) != dead]
+        return [holder for holder in holders if holder and (holder.state, holder.host) != dead]
 
     def _require_alone(self, others: list[LeaseHolder]) -> None:
         if others:
@@ -165,10 +157,6 @@ class RunLease:
                 why=f"its process is {first.pid} on {first.host}; both would write the same rows",
                 hint="stop that one, or give this pipeline another name",
             )
-
-    @property
-    def _group(self) -> str:
-        return run_group(self._pipeline)
 
     def _stay(self) -> None:
         while not self._stop.is_set():
@@ -195,16 +183,14 @@ class RunLease:
         self._heard = time.clock_gettime(_CLOCK)
         consumer.subscribe([self._topic], on_assign=lambda *_: self._joined.set())
         while not self._stop.is_set():
-            told = consumer.poll(_POLL)
-            problem = told.error() if told is not None else None
+            message = consumer.poll(_POLL)
+            problem = message.error() if message is not None else None
             self._trouble = problem.str() if problem else self._trouble
             if self._lapsed():
                 break
             self._heard = time.clock_gettime(_CLOCK)
-        try:
+        with suppress(KafkaException):  # a cluster that is gone takes us for dead by itself
             consumer.close()
-        except KafkaException:  # a cluster that is gone takes us for dead by itself
-            return
 
 
 def _now() -> int:
@@ -235,8 +221,7 @@ class RunLocks:
 
     def is_name_held(self) -> bool:
         """Return whether the pipeline's name is still this run's alone; False if Kafka does not answer soon."""
-        try:
+        with suppress(MillraceError):
             self.check_cached()
-        except MillraceError:
-            return False
-        return self.lease is not None and self.lease.is_held()
+            return self.lease is not None and self.lease.is_held()
+        return False

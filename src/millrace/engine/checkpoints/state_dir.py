@@ -44,9 +44,7 @@ class StateDir:
         """`at_rest` tells whether nothing of the run writes there any more when it ends."""
         self.folder = folder.absolute()
         self._store_lock = ObjectStoreLock(self.folder, tell) if isinstance(self.folder, StorePath) else None
-        self._pipeline = pipeline
-        self._patience = patience
-        self._at_rest = at_rest
+        self._pipeline, self._patience, self._at_rest = pipeline, patience, at_rest
         self.id = ""
         """Tells this folder from any other that was or will be at its path."""
         self._lock: FolderLock | None = None
@@ -58,10 +56,8 @@ class StateDir:
                 return self
             lock = FolderLock(self.folder)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise FileUnusable(
-                f"{self.folder} cannot be a state folder", why=why, hint="choose another --state"
-            ) from None
+            what, why = f"{self.folder} cannot be a state folder", error.strerror or str(error)
+            raise FileUnusable(what, why=why, hint="choose another --state") from None
         if not lock.try_acquire(self._patience):
             lock.release()
             raise StateMismatch(
@@ -101,25 +97,21 @@ class StateDir:
         """Note what the checkpoints are for; raise when they are there already, and for something else."""
         known = known_of(self.folder, self._pipeline)
         queries = dict(known.get("queries", {}))
-        for query in plan.queries:
-            if query.lasts:
-                self._claim(query, queries, cluster_id)
+        for query in (query for query in plan.queries if query.lasts):
+            now = origins(self._pipeline, query, cluster_id)
+            before = queries.get(query.name, now)
+            checkpoint = self.folder / CHECKPOINTS / query.name
+            if before != now and checkpoint.exists():
+                raise StateMismatch(
+                    f"the checkpoint of query {query.name!r} was made for other sources",
+                    place=query.place,
+                    why=f"it read {origins_text(before)}; now it reads {origins_text(now)}",
+                    hint=f"choose another folder with --state, or remove {checkpoint} to begin anew",
+                )
+            queries[query.name] = now
         self.id = str(known.get("id") or uuid.uuid4().hex)
         content = {"name": self._pipeline.name, "id": self.id, "queries": queries}
         write_whole(self.folder / _FILE, json.dumps(content, indent=1))
-
-    def _claim(self, query: Query, queries: dict[str, Any], cluster_id: str | None) -> None:
-        now = origins(self._pipeline, query, cluster_id)
-        before = queries.get(query.name, now)
-        folder = self.folder / CHECKPOINTS / query.name
-        if before != now and folder.exists():
-            raise StateMismatch(
-                f"the checkpoint of query {query.name!r} was made for other sources",
-                place=query.place,
-                why=f"it read {origins_text(before)}; now it reads {origins_text(now)}",
-                hint=f"choose another folder with --state, or remove {folder} to begin anew",
-            )
-        queries[query.name] = now
 
 
 def nearby(folder: Path, pipeline: str) -> Path:
@@ -160,22 +152,20 @@ def unused_checkpoints(folder: Path, plan: Plan) -> list[str]:
 
 def origins(pipeline: PipelineDef, query: Query, cluster_id: str | None) -> dict[str, list[str]]:
     """What each stream of a query reads, by its name: the system and the rest."""
-    found = [
-        source for name in pipeline.upstream(query.table) if (source := pipeline.source(name)) and not source.static
-    ]
-    return {source.name: [system_of(source), _what(source, cluster_id)] for source in found}
+    sources = filter(None, map(pipeline.source, pipeline.upstream(query.table)))
+    return {source.name: [system_of(source), _what(source, cluster_id)] for source in sources if not source.static}
 
 
 def _what(source: SourceDef, cluster_id: str | None) -> str:
     """What a source reads; offsets of one cluster mean nothing in another."""
     chosen = [(name, value) for name, value in source.connection.options if name in ("pattern", "partitions")]
-    told = " ".join([repr(source.connection.argument), *(f"{name} {value!r}" for name, value in chosen)])
-    return f"{told} of cluster {cluster_id}" if system_of(source) == "kafka" else told
+    text = " ".join([repr(source.connection.argument), *(f"{name} {value!r}" for name, value in chosen)])
+    return f"{text} of cluster {cluster_id}" if system_of(source) == "kafka" else text
 
 
-def origins_text(found: dict[str, list[str]]) -> str:
-    """What is read, in words."""
-    return ", ".join(f"{name} ({kind} {argument})" for name, (kind, argument) in sorted(found.items())) or "nothing"
+def origins_text(sources: dict[str, list[str]]) -> str:
+    """Return what is read, in words."""
+    return ", ".join(f"{name} ({kind} {argument})" for name, (kind, argument) in sorted(sources.items())) or "nothing"
 
 
 KINDS = ("s3a", "hdfs")

@@ -42,9 +42,7 @@ class DStreamMonitor:
     """Reports the batches of one StreamingContext, from before its start until it has stopped."""
 
     def __init__(self, context: StreamingContext, name: str, run_status: RunStatus) -> None:
-        self._context = context
-        self._name = name
-        self._run_status = run_status
+        self._context, self._name, self._run_status = context, name, run_status
         self._events: _Events = queue.SimpleQueue()
         self._completed = 0
         self._queued = 0
@@ -58,12 +56,6 @@ class DStreamMonitor:
         """Whether it was stopped before its batches were done."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dstream-monitor", daemon=True)
-
-    def start(self) -> DStreamMonitor:
-        """Listen and report."""
-        self.listen()
-        self.report()
-        return self
 
     @property
     def recovers(self) -> bool:
@@ -116,8 +108,8 @@ class DStreamMonitor:
             self._run_status.batch_done(_progress(info, self._name, self._completed, self._batch_interval_s))
             self._completed += 1
             self._uncounted += not info.numRecords() and info.batchTime().milliseconds() < self._recovered_ms
-        uncounted = f"; {self._uncounted_note()}" if self._uncounted else ""
-        self._run_status.update(self._name, Phase.WAITING, f"Waiting for the next batch{uncounted}")
+        message = "; ".join(filter(None, ("Waiting for the next batch", self._uncounted_note())))
+        self._run_status.update(self._name, Phase.WAITING, message)
 
     def receiver_failed(self, event: Any) -> None:
         """Report a receiver that failed; Spark restarts it."""
@@ -136,18 +128,14 @@ class DStreamMonitor:
             # Spark was stopped, or has died.
             stopped = self._context._sc._jsc is None or self._stop.is_set()
             self._failure = self._failure or (None if stopped else explain(error))
-        notes = (
-            self._interrupted_note() if self._interrupted else "",
-            self._uncounted_note() if self._uncounted else "",
-        )
-        self._run_status.ended(self._name, self._failure, "; ".join(filter(None, notes)))
-
-    def _interrupted_note(self) -> str:
         result = "are repeated from the checkpoint" if self._has_checkpoint else "are lost: there is no checkpoint"
-        return f"the running batches were interrupted and {result}"
+        interrupted = f"the running batches were interrupted and {result}" if self._interrupted else ""
+        notes = "; ".join(filter(None, (interrupted, self._uncounted_note())))
+        self._run_status.ended(self._name, self._failure, notes)
 
     def _uncounted_note(self) -> str:
-        return f"Spark does not count the rows of {format_count(self._uncounted, 'batch')} from before the start"
+        batches = format_count(self._uncounted, "batch")
+        return f"Spark does not count the rows of {batches} from before the start" if self._uncounted else ""
 
     def _handle_events(self) -> None:
         """Wait a moment for events of the listener, and handle them."""
@@ -190,15 +178,15 @@ def stop_context(timeout_s: float) -> bool:
     context = StreamingContext._activeContext
     if context is None:
         return True
-    stopping = threading.Thread(target=_stop_gracefully, args=(context,), name="stopping", daemon=True)
+
+    def stop_gracefully() -> None:
+        with suppress(Exception):  # the JVM may have died, which the monitor reports
+            context.stop(stopSparkContext=False, stopGraceFully=True)
+
+    stopping = threading.Thread(target=stop_gracefully, name="stopping", daemon=True)
     stopping.start()
     stopping.join(timeout_s)
     return not stopping.is_alive()
-
-
-def _stop_gracefully(context: StreamingContext) -> None:
-    with suppress(Exception):  # the JVM may have died, which the monitor reports
-        context.stop(stopSparkContext=False, stopGraceFully=True)
 
 
 def _listener(events: _Events, monitor: DStreamMonitor) -> StreamingListener:

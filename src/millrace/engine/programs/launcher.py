@@ -50,11 +50,8 @@ class ProgramLauncher:
         log: Path,
         output: OutputRouting,
     ):
-        self._run_status = run_status
-        self._master = master
-        self._settings = dict(settings)
-        self._log = log
-        self._output = output
+        self._run_status, self._log, self._output = run_status, log, output
+        self._settings = {**({"spark.master": master} if master else {}), **settings}
         self._opened = ExitStack()
         self._jvms: list[Jvm] = []
         self._dstream_monitors: list[DStreamMonitor] = []
@@ -80,9 +77,7 @@ class ProgramLauncher:
 
     def __exit__(self, *_: object) -> None:
         # In a thread of its own: this one may have been interrupted while it waited for an answer of the JVM.
-        ending = threading.Thread(target=self._end, name="ending", daemon=True)
-        ending.start()
-        ending.join()
+        _run_in_thread(self._end, "ending")
         self._opened.close()
 
     @property
@@ -92,9 +87,7 @@ class ProgramLauncher:
 
     def stop_queries(self) -> None:
         """Stop the queries and DStreams, and wait for them for a limited time."""
-        stopping = threading.Thread(target=self._stop_queries, name="stopping", daemon=True)
-        stopping.start()
-        stopping.join(_STOP_TIMEOUT_S)
+        _run_in_thread(self._stop_queries, "stopping", _STOP_TIMEOUT_S)
 
     def _replace(self, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
         self._opened.callback(setattr, owner, name, getattr(owner, name))
@@ -104,8 +97,7 @@ class ProgramLauncher:
         del popen_kwargs
         if not self._jvms:
             self.before_launch()
-        given = {**({"spark.master": self._master} if self._master else {}), **self._settings}
-        given |= {} if conf is None else dict(conf.getAll())
+        given = self._settings | ({} if conf is None else dict(conf.getAll()))
         master = given.get("spark.master", LOCAL)
         if "spark-sql-kafka" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
             given = with_connectors(given)
@@ -125,18 +117,15 @@ class ProgramLauncher:
             name = f"{NAME} {len(self._dstream_monitors) + 1}" if self._dstream_monitors else NAME
             monitor = DStreamMonitor(context, name, self._run_status)
             monitor.listen()
-            if monitor.recovers:  # its start creates the batches of the downtime, which may take long
-                self._report_with(monitor)
+            recovers = monitor.recovers  # then its start creates the batches of the downtime, which may take long
+            if not recovers:
                 start(context)
-            else:
+            self._dstream_monitors.append(monitor)
+            monitor.report()
+            if recovers:
                 start(context)
-                self._report_with(monitor)
 
         return start_with_monitor
-
-    def _report_with(self, monitor: DStreamMonitor) -> None:
-        self._dstream_monitors.append(monitor)
-        monitor.report()
 
     def _with_notice(self, stop: Callable[..., None]) -> Callable[..., None]:
         """Return a stop of a StreamingContext of which its monitor learns before."""
@@ -162,12 +151,13 @@ class ProgramLauncher:
             spark = _open_session()
             if spark is None:
                 continue
-            monitor = QueryMonitor(spark, self._run_status).start()
-            while not monitor.has_ended and not self._stop.wait(_POLL_INTERVAL_S):
-                pass
-            monitor.close()
+            with QueryMonitor(spark, self._run_status) as monitor:
+                while not monitor.has_ended and not self._stop.wait(_POLL_INTERVAL_S):
+                    pass
 
     def _end(self) -> None:
+        from pyspark import SparkContext
+
         self.stop_queries()
         self._stop.set()
         self._monitoring.join()
@@ -175,7 +165,7 @@ class ProgramLauncher:
             if self._stop_timed_out:
                 monitor.interrupted()
             monitor.close()
-        context = _active_context()
+        context = SparkContext._active_spark_context  # programs with DStreams have one without a session
         spark = _open_session() or context
         if context is not None:
             silence_accumulators(context)
@@ -186,19 +176,18 @@ class ProgramLauncher:
             jvm.close()
 
 
+def _run_in_thread(function: Callable[[], None], name: str, timeout_s: float | None = None) -> None:
+    thread = threading.Thread(target=function, name=name, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+
+
 def _open_session() -> SparkSession | None:
     """Return the session of this process, if one is open."""
     from pyspark.sql import SparkSession
 
     spark: SparkSession | None = SparkSession._instantiatedSession
     return spark if spark is not None and spark.sparkContext._jsc is not None else None
-
-
-def _active_context() -> SparkContext | None:
-    """Return the context of this process; programs with DStreams have one without a session."""
-    from pyspark import SparkContext
-
-    return SparkContext._active_spark_context
 
 
 def _with_authentication(start: Callable[..., None]) -> Callable[..., None]:
@@ -214,15 +203,12 @@ def _with_authentication(start: Callable[..., None]) -> Callable[..., None]:
         properties: Any = context._jvm.java.lang.System
         conf = next((argument for argument in (*arguments, *named.values()) if isinstance(argument, SparkConf)), None)
         chosen = master or (conf and conf.get("spark.master")) or properties.getProperty("spark.master")
-        if not in_one_jvm(chosen or LOCAL) or properties.getProperty(AUTHENTICATED.key) is not None:
+        with ExitStack() as opened:
+            if in_one_jvm(chosen or LOCAL) and properties.getProperty(AUTHENTICATED.key) is None:
+                properties.setProperty(AUTHENTICATED.key, AUTHENTICATED.value)
+                opened.callback(properties.clearProperty, AUTHENTICATED.key)  # the next context may be on a cluster
+                if conf is not None:
+                    conf.setIfMissing(AUTHENTICATED.key, AUTHENTICATED.value)
             start(context, master, *arguments, **named)
-            return
-        properties.setProperty(AUTHENTICATED.key, AUTHENTICATED.value)
-        if conf is not None:
-            conf.setIfMissing(AUTHENTICATED.key, AUTHENTICATED.value)
-        try:
-            start(context, master, *arguments, **named)
-        finally:
-            properties.clearProperty(AUTHENTICATED.key)  # the next context may be on a cluster
 
     return start_with_authentication

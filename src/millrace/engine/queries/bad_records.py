@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,9 +78,19 @@ class BadRecordPolicy:
     static: bool = False
     """Whether the same records are read again in every batch."""
 
-    def open(self) -> BadRecordHandler:
-        """Return the handler of a task."""
-        return BadRecordHandler(self)
+    @contextmanager
+    def open(self) -> Iterator[BadRecordHandler]:
+        """Give the handler of a task, and close it at the end; after a failure discard what is not stored."""
+        handler = BadRecordHandler(self)
+        try:
+            yield handler
+            handler.close()
+        except GeneratorExit:
+            handler.close()  # nobody wants more rows, as after a LIMIT: the bad records so far still count
+            raise
+        except BaseException as error:
+            handler.abandon()
+            raise to_transport(error) from error
 
 
 class BadRecordHandler:
@@ -96,13 +107,9 @@ class BadRecordHandler:
         policy = self._policy
         if policy.on_bad == "fail" and letters:
             first = letters[0]
-            raise to_transport(
-                BadRecord(
-                    f"a record of {policy.source!r} cannot be decoded: {first.reason}",
-                    why=f"it is at {first.origin}",
-                    hint="fix what writes it, or set on_bad: dead_letter to keep it as a dead letter and continue",
-                )
-            )
+            what = f"a record of {policy.source!r} cannot be decoded: {first.reason}"
+            hint = "fix what writes it, or set on_bad: dead_letter to keep it as a dead letter and continue"
+            raise to_transport(BadRecord(what, why=f"it is at {first.origin}", hint=hint))
         for letter in letters:
             partition = (letter.topic, letter.partition)
             first, count = self._by_partition.get(partition, (letter, 0))
@@ -139,32 +146,18 @@ class DeadLetterFilter:
 
     def __call__(self, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         """Handle what is not null."""
-        handler = self.policy.open()
-        try:
+        with self.policy.open() as handler:
             for batch in batches:
                 if batch.null_count < len(batch):
                     handler.add([self._letter(json.loads(text)) for text in batch.drop_null().to_pylist()])
                 yield batch.is_null()
-            handler.close()
-        except GeneratorExit:
-            handler.close()
-            raise
-        except BaseException as error:
-            handler.abandon()
-            raise to_transport(error) from error
 
     def _letter(self, fields: dict[str, Any]) -> DeadLetter:
-        value, key = fields.pop("value", None), fields.pop("key", None)
         shard = [fields.pop(name, None) for name in _SHARD_COLUMNS]
         fields |= {"file": _shard_url(*shard)} if shard[2] else {}
-        return DeadLetter(
-            value=from_base64(value),
-            key=from_base64(key),
-            headers=_headers(fields.pop("headers", None)),
-            pipeline=self.policy.pipeline,
-            source=self.policy.source,
-            **fields,
-        )
+        fields |= {name: from_base64(fields.get(name)) for name in ("value", "key")}
+        fields["headers"] = _headers(fields.get("headers"))
+        return DeadLetter(**fields, pipeline=self.policy.pipeline, source=self.policy.source)
 
 
 def bad_record_policy(source: MessageSource, context: RunContext, *, owns: bool, count: Any) -> BadRecordPolicy:
@@ -177,9 +170,8 @@ def bad_record_policy(source: MessageSource, context: RunContext, *, owns: bool,
     if isinstance(target, FolderDeadLetterTarget) and not owns:
         target = None
     if source.when_bad not in ON_BAD:
-        raise InvalidOption(
-            f"source {context.name!r} returns when_bad {source.when_bad!r}", hint=f"return one of {', '.join(ON_BAD)}"
-        )
+        what = f"source {context.name!r} returns when_bad {source.when_bad!r}"
+        raise InvalidOption(what, hint=f"return one of {', '.join(ON_BAD)}")
     return BadRecordPolicy(source.when_bad, target, context.pipeline, context.name, count, context.static)
 
 
@@ -197,38 +189,24 @@ def to_error_column(letter: DeadLetter) -> str:
         "value": to_base64(letter.value),
         "key": to_base64(letter.key),
         "headers": json.dumps([{"key": key, "value": to_base64(value)} for key, value in letter.headers]),
-        "topic": letter.topic,
-        "partition": letter.partition,
-        "offset": letter.offset,
-        "timestamp": letter.timestamp,
-        "file": letter.file,
+        **{name: getattr(letter, name) for name in ("topic", "partition", "offset", "timestamp", "file")},
     }
     return json.dumps({name: value for name, value in fields.items() if value is not None})
 
 
 def to_dead_letters(rows: pa.RecordBatch, reasons: Sequence[str], policy: BadRecordPolicy) -> list[DeadLetter]:
     """Return rows of a source, as it gives them, as dead letters."""
-    columns: dict[str, list[Any]] = {name: rows.column(name).to_pylist() for name in rows.schema.names}
-    nulls: list[Any] = [None] * rows.num_rows
-
-    def column(name: str) -> list[Any]:
-        return columns.get(name, nulls)
-
     return [
         DeadLetter(
-            value=column("value")[row],
-            key=column("key")[row],
-            headers=_headers(column("headers")[row]),
-            topic=column("topic")[row],
-            partition=column("partition")[row],
-            offset=column("offset")[row],
-            timestamp=_milliseconds(column("timestamp")[row]),
-            file=_shard_url(*(column(name)[row] for name in _SHARD_COLUMNS)) or column("file")[row],
+            **{name: row.get(name) for name in ("value", "key", "topic", "partition", "offset")},
+            headers=_headers(row.get("headers")),
+            timestamp=_milliseconds(row.get("timestamp")),
+            file=_shard_url(*map(row.get, _SHARD_COLUMNS)) or row.get("file"),
             reason=reason,
             pipeline=policy.pipeline,
             source=policy.source,
         )
-        for row, reason in enumerate(reasons)
+        for row, reason in zip(rows.to_pylist(), reasons, strict=True)
     ]
 
 

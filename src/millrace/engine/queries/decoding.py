@@ -21,7 +21,6 @@ from millrace.connectors.base.api import MessageSource, RunContext
 from millrace.dead_letters.letter import DeadLetter
 from millrace.engine.queries.bad_records import BadRecordPolicy, DeadLetterFilter, to_dead_letters, to_error_column
 from millrace.errors import InvalidDefinition
-from millrace.errors.transport import to_transport
 from millrace.formats.arrow_types import arrow_type
 from millrace.formats.base import FORMATS, Decoder, Format
 from millrace.pipeline.schema import Field, Schema, Simple
@@ -112,20 +111,12 @@ class Decoding:
         return self.columns.nullable().ddl()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        handler = self.policy.open()
         decoder = self.format.decoder(self.schema)
-        try:
+        with self.policy.open() as handler:
             for batch in batches:
                 rows, letters = self.split_bad(batch, decoder)
                 handler.add(letters)
                 yield rows
-            handler.close()
-        except GeneratorExit:
-            handler.close()  # nobody wants more rows, as after a LIMIT: the bad records so far still count
-            raise
-        except BaseException as error:
-            handler.abandon()
-            raise to_transport(error) from error
 
     def split_bad(self, batch: pa.RecordBatch, decoder: Decoder) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         """Return the rows of good messages, and the dead letters of bad ones."""

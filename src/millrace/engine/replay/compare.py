@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -90,17 +91,16 @@ def compare_topics(
     `newest`: compare the latest value of each key, as in a compacted topic; else every record, in any order. Records
     without a key are compared as a whole. `json`: the order of fields does not matter.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        base = sqlite3.connect(Path(folder) / "compared")
-        try:
-            base.execute("PRAGMA journal_mode = OFF")
-            base.execute("PRAGMA synchronous = OFF")
-            load = partial(_load, base, cluster, newest=newest, json=json, on_records=on_records)
-            rows = [load("a", old), load("b", new)]
-            how = "the latest value of each key" if newest else "every record, in any order"
-            return _compare_tables(base, old, how, rows)
-        finally:
-            base.close()
+    how = "the latest value of each key" if newest else "every record, in any order"
+    row = partial(_row, newest=newest, json=json)
+    with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "compared")) as base:
+        base.execute("PRAGMA journal_mode = OFF")
+        base.execute("PRAGMA synchronous = OFF")
+        rows = [_load(base, cluster, table, topic, row, on_records) for table, topic in (("a", old), ("b", new))]
+        return _compare_tables(base, old, how, rows)
+
+
+_Row = tuple[bytes, bytes, bytes, bytes | None, int, int]
 
 
 def _load(
@@ -108,9 +108,7 @@ def _load(
     cluster: Cluster,
     table: str,
     topic: str,
-    *,
-    newest: bool,
-    json: bool,
+    row: Callable[[Message], _Row],
     on_records: Callable[[int], None],
 ) -> int:
     """Load a topic into a table: by key the digest of its latest value, or by key and value the number of records."""
@@ -127,30 +125,24 @@ def _load(
     )
     count = 0
     for batch in committed_records(cluster, [topic]):
-        base.executemany(add, (_row(message, newest=newest, json=json) for message in batch))
+        base.executemany(add, map(row, batch))
         count += len(batch)
         on_records(len(batch))
     return count
 
 
-def _row(message: Message, *, newest: bool, json: bool) -> tuple[bytes, bytes, bytes, bytes | None, int, int]:
+def _row(message: Message, *, newest: bool, json: bool) -> _Row:
     key, value = message.key(), message.value()
-    digest = blake2b(_NULL if value is None else _normalized(value, json=json), digest_size=16).digest()
+    normalized = _NULL if value is None else value
+    if json and value is not None:
+        with suppress(ValueError):
+            normalized = orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
+    digest = blake2b(normalized, digest_size=16).digest()
+    # A missing key differs from an empty one.
+    stored_key = b"" if key is None else b"=" + key
+    mark, stored_digest = (b"", digest) if newest and key is not None else (digest, b"")
     shown = None if value is None else value[:_MAX_SHOWN_VALUE_BYTES]
-    stored_key = b"" if key is None else b"=" + _bytes(key)  # a missing key differs from an empty one
-    position = (message.partition() or 0, message.timestamp()[1])
-    if newest and key is not None:
-        return (stored_key, b"", digest, shown, *position)
-    return (stored_key, digest, b"", shown, *position)
-
-
-def _normalized(value: bytes, *, json: bool) -> bytes:
-    if json:
-        try:
-            return orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
-        except ValueError:
-            return value
-    return value
+    return stored_key, mark, stored_digest, shown, message.partition() or 0, message.timestamp()[1]
 
 
 def _compare_tables(base: sqlite3.Connection, name: str, how: str, rows: list[int]) -> Comparison:
@@ -160,28 +152,20 @@ def _compare_tables(base: sqlite3.Connection, name: str, how: str, rows: list[in
         "WHERE a.digest <> b.digest OR (a.mark <> x'' AND a.n <> b.n)"
     )
     only_old, only_new = one_sided.format("a", "b"), one_sided.format("b", "a")
-    sample = [_difference(key, old, new, times) for key, old, new, *times in base.execute(f"{both} LIMIT {MAX_SHOWN}")]
-    sample += [
-        Difference(_text(key), _text(value), None) for key, value in base.execute(f"{only_old} LIMIT {MAX_SHOWN}")
-    ]
-    sample += [
-        Difference(_text(key), None, _text(value)) for key, value in base.execute(f"{only_new} LIMIT {MAX_SHOWN}")
-    ]
+
+    def first(query: str) -> sqlite3.Cursor:
+        return base.execute(f"{query} LIMIT {MAX_SHOWN}")
 
     def count(query: str) -> int:
         return int(base.execute(f"SELECT count(*) FROM ({query})").fetchone()[0])  # noqa: S608 - our own
 
+    sample = [_difference(key, old, new, times) for key, old, new, *times in first(both)]
+    sample += [Difference(_text(key), _text(value), None) for key, value in first(only_old)]
+    sample += [Difference(_text(key), None, _text(value)) for key, value in first(only_new)]
     keys = [count(f"SELECT DISTINCT key, CASE WHEN key = x'' THEN mark END FROM {table}") for table in ("a", "b")]  # noqa: S608
-    return Comparison(
-        name,
-        how,
-        (rows[0], keys[0]),
-        (rows[1], keys[1]),
-        count(only_old),
-        count(only_new),
-        count(both),
-        tuple(sample[:MAX_SHOWN]),
-    )
+    old, new = zip(rows, keys, strict=True)
+    counts = count(only_old), count(only_new), count(both)
+    return Comparison(name, how, old, new, *counts, tuple(sample[:MAX_SHOWN]))
 
 
 def _difference(key: bytes, old: bytes | None, new: bytes | None, times: list[int]) -> Difference:
@@ -192,10 +176,6 @@ def _difference(key: bytes, old: bytes | None, new: bytes | None, times: list[in
 
 def _text(content: bytes | None) -> str:
     return "null" if content is None else content.removeprefix(b"=").decode("utf-8", "backslashreplace")
-
-
-def _bytes(key: str | bytes) -> bytes:
-    return key.encode() if isinstance(key, str) else key
 
 
 _EMPTY_FOLDER = ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND")
@@ -221,8 +201,7 @@ def coverage_differences(
     # The name of a query without batches contains that of its topic, so it differs between generations.
     old, new = (make_plan(pipeline_of(with_generations, number)).queries for number in numbers)
     for before, query in zip(old, new, strict=True):
-        names = (before.name, query.name)
-        read = [_read(state_of(base, number), name) for number, name in zip(numbers, names, strict=True)]
+        read = [_read(state_of(base, numbers[0]), before.name), _read(state_of(base, numbers[1]), query.name)]
         for partition in sorted(read[0].keys() | read[1].keys()):
             offsets = [side.get(partition, 0) for side in read]
             if offsets[0] != offsets[1]:
@@ -313,8 +292,8 @@ def _compare_frames(name: str, old: DataFrame, new: DataFrame, key: tuple[str, .
     others = sorted(set(old.columns) ^ set(new.columns))
     how = f"rows by {', '.join(key)}" if key else "whole rows, in any order"
     how += f", without the columns that only one has ({', '.join(others)})" if others else ""
-    sides = [_rows(frame, shared, key, side) for frame, side in ((old, "old"), (new, "new"))]
-    joined = sides[0].join(sides[1], "key", "full_outer")
+    old_rows, new_rows = _rows(old, shared, key, "old"), _rows(new, shared, key, "new")
+    joined = old_rows.join(new_rows, "key", "full_outer")
     differences = joined.where(~F.col("old").eqNullSafe(F.col("new")) | ~F.col("old_n").eqNullSafe(F.col("new_n")))
     counts: Any = differences.select(
         F.count_if(F.col("new").isNull()), F.count_if(F.col("old").isNull()), F.count(F.lit(1))
@@ -324,8 +303,8 @@ def _compare_frames(name: str, old: DataFrame, new: DataFrame, key: tuple[str, .
         Difference(row.key, _shown(row.old, row.old_n), _shown(row.new, row.new_n))
         for row in differences.orderBy("key").limit(MAX_SHOWN).collect()
     )
-    totals = [(frame.count(), side.count()) for frame, side in ((old, sides[0]), (new, sides[1]))]
-    return Comparison(name, how, totals[0], totals[1], only_old, only_new, total - only_old - only_new, sample)
+    totals = (old.count(), old_rows.count()), (new.count(), new_rows.count())
+    return Comparison(name, how, *totals, only_old, only_new, total - only_old - only_new, sample)
 
 
 def _rows(frame: DataFrame, columns: list[str], key: tuple[str, ...], side: str) -> DataFrame:

@@ -97,22 +97,17 @@ class Generations:
             hint = f"there are {numbers}" if self.made else "millrace replay FILE --from earliest creates one"
             raise InvalidReplay(f"there is no generation {number}", hint=hint)
         if whole and number in self.dropping:
-            raise InvalidReplay(
-                f"generation {number} is being deleted, and may exist in part",
-                hint=f"millrace replay FILE --drop {number} deletes the rest",
-            )
+            hint = f"millrace replay FILE --drop {number} deletes the rest"
+            raise InvalidReplay(f"generation {number} is being deleted, and may exist in part", hint=hint)
         return generation
 
     def unfinished(self) -> Generation | None:
         """Return the generation whose replay was stopped and can resume; None if a later one was finished."""
         finished = (generation.number for generation in self.made if generation.done is not None)
         newest = max(self.current, *finished, FIRST)
-        candidates = [
-            generation
-            for generation in self.made
-            if generation.done is None and generation.number > newest and generation.number not in self.dropping
-        ]
-        return max(candidates, key=lambda generation: generation.number, default=None)
+        unfinished = (generation for generation in self.made if generation.done is None)
+        later = (each for each in unfinished if each.number > newest and each.number not in self.dropping)
+        return max(later, key=lambda generation: generation.number, default=None)
 
     def with_generation(self, generation: Generation) -> Generations:
         """Return these with a generation that is new or has changed."""
@@ -145,9 +140,8 @@ def load(base: Path) -> Generations:
     except FileNotFoundError:
         return Generations()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StateMismatch(
-            f"{path} cannot be read", why=f"{type(error).__name__}: {error}", hint="it says which generation is current"
-        ) from None
+        why, hint = f"{type(error).__name__}: {error}", "it says which generation is current"
+        raise StateMismatch(f"{path} cannot be read", why=why, hint=hint) from None
 
 
 def change(base: Path, update: Callable[[Generations], Generations]) -> Generations:
@@ -214,10 +208,9 @@ def pipeline_of(pipeline: PipelineDef, number: int) -> PipelineDef:
     """Return the pipeline that writes a generation; sinks that cannot have generations do not change."""
     if number == FIRST:
         return pipeline
-    sinks = (
-        replace(sink, connection=in_generation(sink.connection, number) or sink.connection) for sink in pipeline.sinks
-    )
-    return replace(pipeline, name=name_of(pipeline.name, number), sinks=tuple(sinks))
+    moved = ((sink, in_generation(sink.connection, number)) for sink in pipeline.sinks)
+    sinks = tuple(replace(sink, connection=connection or sink.connection) for sink, connection in moved)
+    return replace(pipeline, name=name_of(pipeline.name, number), sinks=sinks)
 
 
 @dataclass(frozen=True)

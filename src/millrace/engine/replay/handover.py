@@ -39,8 +39,8 @@ def handovers(pipeline: PipelineDef, base: Path, before: int | None, now: int) -
     if before is None:
         return []
     single = (sink for sink in pipeline.sinks if is_single(sink))
-    found = [_handover(pipeline, sink, base, before, now) for sink in single]
-    return [handover for handover in found if handover.repeated or handover.missed or handover.reread]
+    all_handovers = (_handover(pipeline, sink, base, before, now) for sink in single)
+    return [handover for handover in all_handovers if handover.repeated or handover.missed or handover.reread]
 
 
 def _handover(pipeline: PipelineDef, sink: SinkDef, base: Path, before: int, now: int) -> SinkHandover:
@@ -66,9 +66,8 @@ def _has_written(pipeline: PipelineDef, sink: SinkDef, query: Query, state: Path
     """Return whether a query was started with a sink."""
     start = recorded_start(state, query.name)
     own = snapshot_query(pipeline, query, CONNECTORS)["sinks"][query.sinks.index(sink)]
-    return start is not None and any(
-        (recorded["connector"], recorded["to"]) == (own["connector"], own["to"]) for recorded in start.snapshot["sinks"]
-    )
+    targets = [(recorded["connector"], recorded["to"]) for recorded in (start.snapshot["sinks"] if start else ())]
+    return (own["connector"], own["to"]) in targets
 
 
 def _start_offsets(
@@ -85,9 +84,9 @@ def _offsets(state: Path, query: Query) -> dict[tuple[str, int], int]:
     """Return the offsets up to which a query has read."""
     checkpoint = position(state, query.name)
     return {
-        place: offset
+        partition: offset
         for source in (checkpoint.offsets if checkpoint else ())
-        for place, offset in offsets_in(source).items()
+        for partition, offset in offsets_in(source).items()
     }
 
 

@@ -9,30 +9,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millrace.clients.kafka.offsets import parse_bound
 from millrace.connectors.base.offset_range import Offsets, ReplayRange
-from millrace.connectors.base.registry import in_generation, sink_of, source_of, system_of
-from millrace.connectors.kafka.source import KafkaSource
+from millrace.connectors.base.registry import in_generation, sink_of, system_of
 from millrace.engine.checkpoints.checkpoint import is_closed, reopen_last_batch, replayed_until, trim
 from millrace.engine.checkpoints.query_history import checkpoint_of
 from millrace.engine.checkpoints.state_dir import StateDir
 from millrace.engine.queries.builder import follow_generations
-from millrace.engine.replay import generations
+from millrace.engine.replay import generations, selection
 from millrace.engine.replay.generations import Generation, Generations, Output, mark_of, pipeline_of, state_of
 from millrace.engine.replay.progress import PartitionProgress, ReplayProgress
-from millrace.engine.replay.selection import (
-    by_partition,
-    code_of,
-    covered,
-    replayed_pipeline,
-    sink_target_name,
-    sinks_of,
-    streams_of,
-)
+from millrace.engine.replay.selection import by_partition, replayed_pipeline, sink_target_name, sinks_of
 from millrace.engine.run import RunSettings, run
 from millrace.errors import InvalidReplay, RunError
 from millrace.pipeline.model import PipelineDef, SourceDef
@@ -59,7 +50,7 @@ def require_possible(pipeline: PipelineDef, asked: ReplayRequest) -> None:
     """Raise InvalidReplay if a replay is impossible, as far as that is known without Kafka."""
     parse_bound(asked.start)
     parse_bound(asked.end)
-    streams_of(replayed_pipeline(pipeline, 2, asked.leave_out))
+    selection.streams_of(replayed_pipeline(pipeline, 2, asked.leave_out))
 
 
 def begin_replay(pipeline: PipelineDef, base: Path, asked: ReplayRequest, settings: RunSettings) -> Generation:
@@ -68,31 +59,18 @@ def begin_replay(pipeline: PipelineDef, base: Path, asked: ReplayRequest, settin
     unfinished = stored.unfinished()
     if unfinished is not None and not asked.new:
         if (asked.start, asked.end) != unfinished.asked:
-            start, end = unfinished.asked
             raise InvalidReplay(
                 f"generation {unfinished.number} is not finished, and has another range",
-                why=f"it goes from {start} to {end}",
+                why=f"it goes from {' to '.join(unfinished.asked)}",
                 hint="--resume resumes it; --new leaves it and starts another",
             )
         return unfinished_generation(pipeline, base)
-    number = stored.last + 1
-    model = follow_generations(replayed_pipeline(pipeline, number, asked.leave_out), settings.context.cluster)
-    first, last = covered(
-        follow_generations(pipeline, settings.context.cluster),
-        model,
-        (asked.start, asked.end),
-        settings.context.cluster,
-    )
-    generation = Generation(
-        number,
-        (asked.start, asked.end),
-        code_of(replayed_pipeline(pipeline, number, asked.leave_out)),
-        first,
-        last,
-        tuple(_outputs(pipeline, number, asked.leave_out)),
-        asked.leave_out,
-        time.time(),
-    )
+    number, span, cluster = stored.last + 1, (asked.start, asked.end), settings.context.cluster
+    replayed = replayed_pipeline(pipeline, number, asked.leave_out)
+    model = follow_generations(replayed, cluster)
+    first, last = selection.covered(follow_generations(pipeline, cluster), model, span, cluster)
+    code, outputs = selection.code_of(replayed), tuple(_outputs(pipeline, number, asked.leave_out))
+    generation = Generation(number, span, code, first, last, outputs, asked.leave_out, time.time())
     _require_free(model, settings)
 
     def add(now: Generations) -> Generations:
@@ -110,7 +88,7 @@ def unfinished_generation(pipeline: PipelineDef, base: Path) -> Generation:
     if generation is None:
         raise InvalidReplay("there is no unfinished replay", hint="--from earliest starts one")
     replayed = replayed_pipeline(pipeline, generation.number, generation.left_out)
-    if generation.code not in (code_of(replayed), code_of(replayed, as_written=True)):
+    if generation.code not in (selection.code_of(replayed), selection.code_of(replayed, as_written=True)):
         raise InvalidReplay(
             f"the pipeline has changed since the start of generation {generation.number}",
             place=pipeline.place,
@@ -133,10 +111,9 @@ def run_replay(
 
     `on_progress` gets the progress, which is updated during the run.
     """
-    model = follow_generations(
-        replayed_pipeline(pipeline, generation.number, generation.left_out), settings.context.cluster
-    )
-    _require_same_topics(streams_of(model), generation, settings)
+    replayed = replayed_pipeline(pipeline, generation.number, generation.left_out)
+    model = follow_generations(replayed, settings.context.cluster)
+    _require_same_topics(selection.streams_of(model), generation, settings)
     plan = make_plan(model, once=True)
     folder = state_of(base, generation.number)
     _reopen_finished_queries(model, plan, base, generation, settings)
@@ -145,14 +122,11 @@ def run_replay(
         {query.name: _query_progress(model, query, generation, folder, settings) for query in plan.queries}
     )
     on_progress(progress)
+    span = ReplayRange(generation.begin, generation.end, _MAX_BATCH_RECORDS)
+    suffix = mark_of(generation.number)
     chosen = replace(
         settings,
-        context=replace(
-            settings.context,
-            state=folder,
-            offset_range=ReplayRange(generation.begin, generation.end, _MAX_BATCH_RECORDS),
-            topic_suffix=mark_of(generation.number),
-        ),
+        context=replace(settings.context, state=folder, offset_range=span, topic_suffix=suffix),
         on_batch=progress.on_batch,
         start_listeners=False,
         is_done=progress.is_finished,
@@ -173,8 +147,9 @@ def truncated_partitions(generation: Generation) -> list[tuple[str, int, int]]:
 
 def _require_same_topics(sources: Collection[SourceDef], generation: Generation, settings: RunSettings) -> None:
     """Raise InvalidReplay if other topics are read than at the start of the replay, to which its offsets belong."""
-    kafka_sources = [reader for source in sources if isinstance(reader := source_of(source), KafkaSource)]
-    read = {topic for source in kafka_sources for topic in source.topics_now(settings.context.cluster())}
+    read = {
+        topic for reader in selection.kafka_sources(sources) for topic in reader.topics_now(settings.context.cluster())
+    }
     lost = sorted(generation.begin.keys() - read)
     if lost:
         raise InvalidReplay(
@@ -194,7 +169,7 @@ def _reopen_finished_queries(
         for query in plan.queries:
             begin, end = _query_offsets(model, query, generation, settings)
             offsets = replayed_until(checkpoint_of(folder, query.name), begin, end)
-            if offsets and all(offset >= end[topic][number] for (topic, number), offset in offsets.items()):
+            if offsets and not _behind(offsets, end):
                 reopen_last_batch(checkpoint_of(folder, query.name))
 
 
@@ -209,15 +184,12 @@ def _finish(
         for query in plan.queries:
             begin, end = _query_offsets(model, query, generation, settings)
             offsets = replayed_until(checkpoint_of(folder, query.name), begin, end)
-            behind = [(topic, number) for (topic, number), offset in offsets.items() if offset < end[topic][number]]
+            behind = _behind(offsets, end)
             if behind and not ended:
                 return False
             if behind:
-                topic, number = behind[0]
-                raise RunError(
-                    f"query {query.name!r} ended before the end of {topic}[{number}]",
-                    hint="the same command resumes it",
-                )
+                what = "query {!r} ended before the end of {}[{}]".format(query.name, *behind[0])
+                raise RunError(what, hint="the same command resumes it")
             if not ended and not (_reads_only_kafka(model, query) and is_closed(checkpoint_of(folder, query.name))):
                 return False  # only the end of the query shows that files were read, and windows written
         for query in plan.queries:
@@ -225,6 +197,11 @@ def _finish(
         # While the folder is locked: a process that finds it unfinished would trim what a run has added since.
         generations.change(base, lambda now: now.with_generation(replace(generation, done=time.time())))
     return True
+
+
+def _behind(offsets: Mapping[tuple[str, str], int], end: Offsets) -> list[tuple[str, str]]:
+    """Return the partitions that were not read up to the end."""
+    return [(topic, number) for (topic, number), offset in offsets.items() if offset < end[topic][number]]
 
 
 def _is_finished(base: Path, generation: Generation) -> bool:
@@ -240,11 +217,9 @@ def _require_unfinished(base: Path, generation: Generation) -> None:
 
 def _outputs(pipeline: PipelineDef, number: int, leave_out: Collection[str]) -> Iterator[Output]:
     for sink in sinks_of(pipeline, leave_out):
-        moved = in_generation(sink.connection, number)
-        if moved is not None:
-            yield Output(
-                sink.connection.connector, sink_target_name(sink), sink_target_name(replace(sink, connection=moved))
-            )
+        if (moved := in_generation(sink.connection, number)) is not None:
+            own = sink_target_name(replace(sink, connection=moved))
+            yield Output(sink.connection.connector, sink_target_name(sink), own)
 
 
 def _require_free(model: PipelineDef, settings: RunSettings) -> None:
@@ -275,9 +250,8 @@ def _query_offsets(
     model: PipelineDef, query: Query, generation: Generation, settings: RunSettings
 ) -> tuple[Offsets, Offsets]:
     """Return the start and end offsets of the partitions that a query reads."""
-    sources = _streams(model, query)
-    kafka_sources = [reader for source in sources if isinstance(reader := source_of(source), KafkaSource)]
-    read = {partition for source in kafka_sources for partition in source.places_now(settings.context.cluster())}
+    readers = selection.kafka_sources(_streams(model, query))
+    read = {partition for reader in readers for partition in reader.places_now(settings.context.cluster())}
     first, last = (
         {
             topic: {number: offset for number, offset in numbers.items() if (topic, int(number)) in read}
@@ -292,10 +266,8 @@ def _query_progress(
     model: PipelineDef, query: Query, generation: Generation, folder: Path, settings: RunSettings
 ) -> PartitionProgress:
     begin, end = _query_offsets(model, query, generation, settings)
-    read = {
-        (topic, int(number)): offset
-        for (topic, number), offset in replayed_until(checkpoint_of(folder, query.name), begin, end).items()
-    }
+    offsets = replayed_until(checkpoint_of(folder, query.name), begin, end)
+    read = {(topic, int(number)): offset for (topic, number), offset in offsets.items()}
     return PartitionProgress(by_partition(begin), by_partition(end), read, _reads_only_kafka(model, query))
 
 

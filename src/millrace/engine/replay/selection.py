@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from hashlib import sha256
 
@@ -62,8 +62,7 @@ def _require_no_loop(sources: Collection[SourceDef], sinks: Collection[SinkDef])
     """Raise InvalidReplay if the pipeline reads what it writes: the replay would read the output of the old code."""
     written = {resource for sink in sinks for resource in sink_of(sink).resources(sink.table)}
     for source in sources:
-        both = written.intersection(source_of(source).resources())
-        if both:
+        if both := written.intersection(source_of(source).resources()):
             raise InvalidReplay(
                 f"source {source.name!r} reads what the pipeline writes itself: {', '.join(sorted(both))}",
                 place=source.place,
@@ -82,8 +81,7 @@ def streams_of(pipeline: PipelineDef) -> list[SourceDef]:
     """Return the streams of a pipeline; raise InvalidReplay if one cannot be read again."""
     streams = [source for source in pipeline.sources if not source.static]
     for source in streams:
-        why = source_of(source).not_replayed
-        if why:
+        if why := source_of(source).not_replayed:
             raise InvalidReplay(
                 f"source {source.name!r} ({source.connection.connector}) cannot be replayed",
                 place=source.place,
@@ -95,8 +93,7 @@ def streams_of(pipeline: PipelineDef) -> list[SourceDef]:
 
 def code_of(model: PipelineDef, *, as_written: bool = False) -> str:
     """Return a digest of a pipeline's code; with the option names `as_written`, as earlier versions recorded it."""
-    plan = make_plan(model, once=True)
-    snapshots = [snapshot_query(model, query, CONNECTORS) for query in plan.queries]
+    snapshots = [snapshot_query(model, query, CONNECTORS) for query in make_plan(model, once=True).queries]
     if not as_written:
         snapshots = [with_current_options(snapshot) for snapshot in snapshots]
     return sha256(json.dumps(snapshots, sort_keys=True, default=str).encode()).hexdigest()[:16]
@@ -110,31 +107,27 @@ def covered(
 ) -> tuple[TopicOffsets, TopicOffsets]:
     """Return the start and end offsets of a replay; of topics that only the whole pipeline reads, the end only."""
     first, last = _bounds(cluster, _partitions(streams_of(model), cluster), asked)
-    return _by_topic(first), _by_topic(last | _end_offsets(_other_sources(pipeline, model), cluster, last))
-
-
-def _other_sources(pipeline: PipelineDef, model: PipelineDef) -> list[KafkaSource]:
-    """Return the streams of Kafka that lead to no sink of the replay."""
     read = {source.name for source in model.sources}
-    sources = [source_of(other) for other in pipeline.sources if other.name not in read and not other.static]
-    return [source for source in sources if isinstance(source, KafkaSource)]
+    others = kafka_sources(source for source in pipeline.sources if source.name not in read and not source.static)
+    # Of what the replay does not read, a run of the generation does not start with the whole past.
+    partitions = {key for reader in others for key in reader.places_now(cluster())} - last.keys()
+    if partitions:
+        last = last | end_offsets(cluster(), sorted(partitions), "latest", dict.fromkeys(partitions, 0))
+    return _by_topic(first), _by_topic(last)
 
 
-def _end_offsets(sources: Collection[KafkaSource], cluster: Callable[[], Cluster], covered: Offsets) -> Offsets:
-    """Return where a run of the generation starts to read what the replay does not: not with the whole past."""
-    partitions = {key for source in sources for key in source.places_now(cluster())} - covered.keys()
-    return end_offsets(cluster(), sorted(partitions), "latest", dict.fromkeys(partitions, 0)) if partitions else {}
+def kafka_sources(sources: Iterable[SourceDef]) -> list[KafkaSource]:
+    """Return the readers of those sources that are topics."""
+    return [reader for source in sources if isinstance(reader := source_of(source), KafkaSource)]
 
 
 def _partitions(sources: Collection[SourceDef], cluster: Callable[[], Cluster]) -> list[tuple[str, int]]:
     """Return every partition of Kafka that is read."""
     partitions: dict[tuple[str, int], None] = {}
-    for source in sources:
-        reader = source_of(source)
-        if isinstance(reader, KafkaSource):
-            for name in reader.topics_now(cluster()):
-                topics.require(cluster().connect(), name)
-            partitions |= dict.fromkeys(reader.places_now(cluster()))
+    for reader in kafka_sources(sources):
+        for name in reader.topics_now(cluster()):
+            topics.require(cluster().connect(), name)
+        partitions |= dict.fromkeys(reader.places_now(cluster()))
     return list(partitions)
 
 
@@ -146,16 +139,12 @@ def _bounds(
         first = start_offsets(cluster(), partitions, start)
         last = end_offsets(cluster(), partitions, end, first)
         if asked != _EVERYTHING and all(last[key] <= first[key] for key in partitions):
-            raise InvalidReplay(
-                f"there is no record between {asked[0]} and {asked[1]}",
-                hint="millrace kafka topics describe NAME shows the offsets; times are those of records",
-            )
+            hint = "millrace kafka topics describe NAME shows the offsets; times are those of records"
+            raise InvalidReplay(f"there is no record between {asked[0]} and {asked[1]}", hint=hint)
         return first, last
     if asked != _EVERYTHING:
-        raise InvalidReplay(
-            "a replay without a topic among its sources reads all files",
-            hint="--from earliest, without --to",
-        )
+        hint = "--from earliest, without --to"
+        raise InvalidReplay("a replay without a topic among its sources reads all files", hint=hint)
     return {}, {}
 
 

@@ -51,9 +51,18 @@ def switch(base: Path, pipeline: str, number: int, clients: SystemClients) -> Ge
     for output in outputs:
         if output.kind == "files":
             _require_link(output)
-    generations.change(base, lambda now: _switching(now, number))
+
+    def switching(now: Generations) -> Generations:
+        now.require(number)  # it may be deleted since the first check
+        return replace(now, switching=number)
+
+    def switched(now: Generations) -> Generations:
+        before = now.current if now.current != number else now.before
+        return replace(now, current=number, before=before, switching=None)
+
+    generations.change(base, switching)
     _publish(outputs, pipeline, number, clients)
-    return generations.change(base, lambda now: _switched(now, number))
+    return generations.change(base, switched)
 
 
 def rollback(base: Path, pipeline: str, clients: SystemClients) -> Generations:
@@ -61,9 +70,8 @@ def rollback(base: Path, pipeline: str, clients: SystemClients) -> Generations:
     stored = generations.load(base)
     number = stored.current if stored.switching is not None else stored.before
     if number is None:
-        raise InvalidReplay(
-            "there is no generation to roll back to", why=f"generation {stored.current} was always the current one"
-        )
+        why = f"generation {stored.current} was always the current one"
+        raise InvalidReplay("there is no generation to roll back to", why=why)
     return switch(base, pipeline, number, clients)
 
 
@@ -105,16 +113,6 @@ def _dropping(now: Generations, number: int) -> Generations:
     if number in (now.current, now.switching):
         raise InvalidReplay(f"generation {number} is the current one", hint="--rollback first, or switch to another")
     return replace(now, dropping=tuple(sorted({*now.dropping, number})))
-
-
-def _switching(now: Generations, number: int) -> Generations:
-    now.require(number)  # it may be deleted since the first check
-    return replace(now, switching=number)
-
-
-def _switched(now: Generations, number: int) -> Generations:
-    before = now.current if now.current != number else now.before
-    return replace(now, current=number, before=before, switching=None)
 
 
 def _publish(outputs: list[Output], pipeline: str, number: int, clients: SystemClients) -> None:
@@ -171,15 +169,13 @@ def _delete(folder: Path) -> None:
         if folder.exists():
             shutil.rmtree(folder)
     except OSError as error:
-        raise FileUnusable(
-            f"{folder} cannot be deleted", why=error.strerror or str(error), hint="the same command deletes the rest"
-        ) from None
+        why, hint = error.strerror or str(error), "the same command deletes the rest"
+        raise FileUnusable(f"{folder} cannot be deleted", why=why, hint=hint) from None
 
 
 def _remove_from_kafka(name: str, dead_topics: list[str], cluster: Cluster) -> None:
     """Delete the topics of dead letters and the consumer groups of the pipeline that wrote a generation."""
-    existing = [topic for topic in dead_topics if topic in cluster.connect().topics]
-    if existing:
+    if existing := [topic for topic in dead_topics if topic in cluster.connect().topics]:
         topics.delete(cluster, existing)
     for group in consumer_groups.names(cluster):
         if is_group_of(name, group):

@@ -82,10 +82,8 @@ def equip_executors(
     context = spark.sparkContext
     cores = _wait_for_cores(context, settings)
     if send:
-        files = [shipping.millrace_zip(folder)]
-        if module_folder is not None:
-            files.append(shipping.project_zip(module_folder, folder))
-        shipping.send(context, files)
+        project = [] if module_folder is None else [shipping.project_zip(module_folder, folder)]
+        shipping.send(context, [shipping.millrace_zip(folder), *project])
     _require_fit(context, cores, settings.shared)
     settings.notify(f"{_count_executors(context)} executors with {cores} cores at {context.master}")
 
@@ -125,32 +123,21 @@ def _require_fit(context: SparkContext, cores: int, shared: Path | None) -> None
             tasks = context.parallelize(range(2 * cores), 2 * cores)
             results = tasks.mapPartitions(_probe(marker)).collect()
         except Exception as error:
-            raise _python_unusable(error) from error
+            cause = root_cause(error)
+            hint = "PYSPARK_PYTHON names the executors' Python (python3 unless it is set); the log has the whole output"
+            if "PYTHON_VERSION_MISMATCH" in cause:
+                hint = "set PYSPARK_PYTHON to a Python of the executors that has the version of this one"
+            raise ClusterUnfit("the executors cannot run Python functions", why=cause, hint=hint) from error
     problems = {f"{result['host']}: {result['problem']}": result for result in results if result["problem"]}
     if not problems:
         return
     more = ["…"] if len(problems) > _MAX_SHOWN_PROBLEMS else []
     shown = "; ".join([*sorted(problems)[:_MAX_SHOWN_PROBLEMS], *more])
     if all(result["not_shared"] for result in problems.values()):
-        raise ClusterUnfit(
-            "the state folder is not shared with the executors",
-            why=shown,
-            hint="name a folder that all machines see at the same path with --state, or a store: s3a://…, hdfs://…",
-        )
-    raise ClusterUnfit(
-        "the executors' Python lacks what a pipeline needs",
-        why=shown,
-        hint="install Millrace's packages there, name another Python with PYSPARK_PYTHON, or add --ship-packages",
-    )
-
-
-def _python_unusable(error: Exception) -> ClusterUnfit:
-    cause = root_cause(error)
-    if "PYTHON_VERSION_MISMATCH" in cause:
-        hint = "set PYSPARK_PYTHON to a Python of the executors that has the version of this one"
-    else:
-        hint = "PYSPARK_PYTHON names the executors' Python (python3 unless it is set); the log has the whole output"
-    return ClusterUnfit("the executors cannot run Python functions", why=cause, hint=hint)
+        hint = "name a folder that all machines see at the same path with --state, or a store: s3a://…, hdfs://…"
+        raise ClusterUnfit("the state folder is not shared with the executors", why=shown, hint=hint)
+    hint = "install Millrace's packages there, name another Python with PYSPARK_PYTHON, or add --ship-packages"
+    raise ClusterUnfit("the executors' Python lacks what a pipeline needs", why=shown, hint=hint)
 
 
 @contextmanager

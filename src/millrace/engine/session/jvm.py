@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import re
@@ -18,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,16 +37,14 @@ from millrace.settings import VERBOSE
 @contextmanager
 def environment_variables(wanted: Mapping[str, str]) -> Iterator[None]:
     """Set these variables, and restore the previous values at the end."""
-    before = {name: os.environ.get(name) for name in wanted}
+    before = {name: os.environ[name] for name in wanted if name in os.environ}
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in wanted.keys() - before.keys():
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 LineHandler = Callable[[str], None]
@@ -145,7 +142,7 @@ class Jvm:
             self._closed = True
         if self._process:
             if self._process.stdin:
-                with contextlib.suppress(BrokenPipeError):
+                with suppress(BrokenPipeError):
                     self._process.stdin.close()
             try:
                 self._process.wait(timeout_s)
@@ -153,7 +150,7 @@ class Jvm:
                 self._process.kill()
                 self._process.wait()
         if self.gateway:
-            with contextlib.suppress(Exception):  # not earlier: it would wait for threads that wait for the JVM
+            with suppress(Exception):  # not earlier: it would wait for threads that wait for the JVM
                 self.gateway.shutdown()
         self._drain()
         self.scratch.remove()
@@ -168,16 +165,13 @@ class Jvm:
         from pyspark import SparkConf
         from pyspark.java_gateway import launch_gateway
 
-        conf = SparkConf(loadDefaults=False)
         settings = _with_java_options(settings, self.log, self.scratch)
         # Every account of this machine can read a command line.
         secrets = {key: value for key, value in settings.items() if shown(key, value) != value}
-        for key, value in settings.items():
-            if key not in secrets:
-                conf.set(key, value)
+        conf = SparkConf(loadDefaults=False).setAll([item for item in settings.items() if item[0] not in secrets])
         if secrets and (pattern := settings.get(_REDACTION)):  # Spark masks them too, whatever their names are
             conf.set(_REDACTION, "|".join((pattern, *(rf"^\Q{key}\E$" for key in secrets))))
-        with contextlib.ExitStack() as opened:
+        with ExitStack() as opened:
             log = opened.enter_context(self.log.open("ab")).fileno()
             streams = {"stdout": self._stream(output.out, log, opened), "stderr": self._stream(output.err, log, opened)}
             # A terminal sends Ctrl-C to a whole session: the JVM gets one of its own.
@@ -188,7 +182,7 @@ class Jvm:
             gateway.jvm.java.lang.System.setProperty(key, value)
         return gateway
 
-    @contextlib.contextmanager
+    @contextmanager
     def _launcher_in_scratch(self, settings: Mapping[str, str]) -> Iterator[None]:
         """Let PySpark's launcher create its files in the scratch folder and start the JVM through `_started`.
 
@@ -214,7 +208,7 @@ class Jvm:
             self._process = subprocess.Popen(command, **options)
             return self._process
 
-    def _stream(self, target: LineHandler | int | None, log: int, opened: contextlib.ExitStack) -> int:
+    def _stream(self, target: LineHandler | int | None, log: int, opened: ExitStack) -> int:
         """Return the descriptor for a stream of the child: of a pipe, if its lines go to a handler."""
         if not callable(target):
             return log if target is None else target
@@ -230,7 +224,7 @@ class Jvm:
             pump.join(END_TIMEOUT_S)
 
 
-@contextlib.contextmanager
+@contextmanager
 def environment(master: str, extra: Mapping[str, str]) -> Iterator[None]:
     """Set the variables that Spark reads at its start; the user's own values win."""
     variables = {"JAVA_HOME": str(_java_home()), **extra}
@@ -272,10 +266,8 @@ def _is_not_interrupted_call(record: logging.LogRecord) -> bool:
 def _with_java_options(settings: Mapping[str, str], log: Path, scratch: Scratch) -> dict[str, str]:
     """Return the settings with options of Java for the class archive, a log of limited size and temporary files."""
     log4j = log.with_name(log.name + ".log4j2.properties")
-    message = f"%replace{{%replace{{%m%n%ex}}{{{_NAMED_VALUE}}}{{$1***}}}}{{{_URL_LOGIN}}}{{$1***@}}".replace(
-        "\\", "\\\\"
-    )
-    log4j.write_text(_LOG4J.format(log=log, message=message), "utf-8")
+    message = f"%replace{{%replace{{%m%n%ex}}{{{_NAMED_VALUE}}}{{$1***}}}}{{{_URL_LOGIN}}}{{$1***@}}"
+    log4j.write_text(_LOG4J.format(log=log, message=message.replace("\\", "\\\\")), "utf-8")
     key = "spark.driver.extraJavaOptions"
     given = settings.get(key, "")
     own_archive = "-XX:ArchiveClassesAtExit" in given or "-XX:SharedArchiveFile" in given

@@ -65,8 +65,8 @@ class Scratch:
 
         Without `spark.local.dir` Spark uses Java's folder too. We do not set it, because it would apply to executors.
         """
-        given = names_java_option(_JAVA_TMPDIR, settings)
-        return "" if given else _quoted(f"-Djava.io.tmpdir={self.folder}")
+        escaped = str(self.folder).replace("\\", "\\\\").replace('"', '\\"')
+        return "" if names_java_option(_JAVA_TMPDIR, settings) else f'"-Djava.io.tmpdir={escaped}"'
 
     def variables(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of the JVM and its Python workers that name the folder."""
@@ -98,7 +98,8 @@ def remove_abandoned(parent: Path) -> None:
         return
     for path in filter(is_scratch, list(parent.iterdir())):
         try:
-            if _is_own_folder(path):
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
                 _remove_if_abandoned(path)
         except OSError as error:
             _log.debug("the scratch folder %s is not removed: %s", path, error)
@@ -108,11 +109,6 @@ def _remove_all_abandoned(parents: set[Path]) -> None:
     for parent in parents:
         with suppress(OSError):
             remove_abandoned(parent)
-
-
-def _is_own_folder(path: Path) -> bool:
-    status = path.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _remove_if_abandoned(folder: Path) -> None:
@@ -204,11 +200,5 @@ def _why_unusable(folder: Path) -> str | None:
 
 
 def _unusable(folder: Path, why: str | None) -> FileUnusable:
-    return FileUnusable(
-        f"{folder} cannot hold Spark's temporary files", why=why, hint="set TMPDIR to a folder of your own"
-    )
-
-
-def _quoted(option: str) -> str:
-    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    hint = "set TMPDIR to a folder of your own"
+    return FileUnusable(f"{folder} cannot hold Spark's temporary files", why=why, hint=hint)

@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -70,12 +70,11 @@ def open_session(
     - `inherited_fds`: descriptors that stay open in the JVM, such as those of locks on what it writes to.
     - `jar_sets`: jars that are needed besides those of the connectors.
     """
-    submit_conf = submitted_conf()
-    chosen = spark_choices(
-        master=settings.get("spark.master", master), realtime=realtime, given={**preferred, **submit_conf, **settings}
-    )
+    defaults = {**preferred, **submitted_conf()}
+    master = settings.get("spark.master", master)
+    chosen = spark_choices(master=master, realtime=realtime, given={**defaults, **settings})
     given = settings if is_submitted() else with_connectors(settings, jar_sets)
-    conf = merge_conf(chosen, {"spark.app.name": name, **preferred, **submit_conf, **given})
+    conf = merge_conf(chosen, {"spark.app.name": name, **defaults, **given})
     if remote_executors.packages and not is_submitted():
         conf = with_packages(conf)
     variables = {}
@@ -107,9 +106,8 @@ def close_session(spark: SparkSession, timeout_s: float = END_TIMEOUT_S, *, at_o
         _end_jvm(0.0)
         return
     try:
-        spark.stop()
-    except Exception:  # noqa: S110 - its JVM is gone, which the queries have reported
-        pass
+        with suppress(Exception):  # its JVM is gone, which the queries have reported
+            spark.stop()
     finally:
         _end_jvm(timeout_s)
 
@@ -178,11 +176,8 @@ def _session(settings: Mapping[str, str], log: Path | None, inherited_fds: Seque
         jvm = Jvm(settings, log, scratch, inherited_fds=inherited_fds)
         SparkContext._ensure_initialized(gateway=jvm.gateway)
         _opened.append(jvm)
-    conf = SparkConf(loadDefaults=is_submitted())
-    for key, value in settings.items():
-        conf.set(key, value)
     try:
-        context = SparkContext(conf=conf)
+        context = SparkContext(conf=SparkConf(loadDefaults=is_submitted()).setAll(list(settings.items())))
         _silence_foreign_connections(context)
         spark = SparkSession(context)
         try:
@@ -235,8 +230,15 @@ def keep_signal_handlers() -> Iterator[None]:
 def open_in_background(open_session: Callable[[], SparkSession]) -> Iterator[Future[SparkSession]]:
     """Open a session in a thread and close it at the end; after Ctrl-C, kill its JVM instead of waiting."""
     opening: Future[SparkSession] = Future()
+
+    def open_into_future() -> None:
+        try:
+            opening.set_result(open_session())
+        except BaseException as error:
+            opening.set_exception(error)
+
     # A daemon: a JVM that is still starting ends with this process, which does not wait for it after Ctrl-C.
-    threading.Thread(target=_open_into, args=(opening, open_session), name="session", daemon=True).start()
+    threading.Thread(target=open_into_future, name="session", daemon=True).start()
     interrupted = False
     try:
         yield opening
@@ -246,10 +248,3 @@ def open_in_background(open_session: Callable[[], SparkSession]) -> Iterator[Fut
     finally:
         if (opening.done() or not interrupted) and opening.exception() is None:
             close_session(opening.result(), at_once=interrupted)
-
-
-def _open_into(opening: Future[SparkSession], open_session: Callable[[], SparkSession]) -> None:
-    try:
-        opening.set_result(open_session())
-    except BaseException as error:
-        opening.set_exception(error)

@@ -96,17 +96,25 @@ _RESULT_CHOICES = (
     ),
     ConfChoice("spark.sql.streaming.stopTimeout", "10s", "a query whose batch is interrupted ends soon or not at all"),
 )
-_PUSH_DOWN_OFF = ConfChoice(
-    "spark.sql.optimizer.excludedRules",
-    f"{_OPTIMIZER}.PushDownPredicates,{_OPTIMIZER}.PushPredicateThroughNonJoin",
-    "a filter that is pushed below from_json parses every record again: 1.2 times the CPU",
+_REALTIME_CHOICES = (
+    ConfChoice(
+        "spark.sql.optimizer.excludedRules",
+        f"{_OPTIMIZER}.PushDownPredicates,{_OPTIMIZER}.PushPredicateThroughNonJoin",
+        "a filter that is pushed below from_json parses every record again: 1.2 times the CPU",
+    ),
+    ConfChoice(
+        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs",
+        "1",
+        "rows of a shuffle wait at most 1 ms for a full buffer, instead of Spark's 20",
+    ),
 )
-_SHORT_BUFFER_WAIT = ConfChoice(
-    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs",
-    "1",
-    "rows of a shuffle wait at most 1 ms for a full buffer, instead of Spark's 20",
-)
-_REDACTION = (
+_SPEED_CHOICES = (
+    ConfChoice("spark.ui.enabled", "false", "Spark's own UI costs a tenth of the CPU; the dashboard does not need it"),
+    ConfChoice("spark.ui.showConsoleProgress", "false", "its progress bars would be drawn over the live view"),
+    ConfChoice(
+        "spark.sql.execution.arrow.maxRecordsPerBatch", "65536", "fewer, larger batches between the JVM and Python"
+    ),
+    # Settings whose name or value looks like a secret are masked.
     ConfChoice(
         "spark.redaction.regex",
         r"(?i)secret|passw(or)?d|passphrase|\bpwd\b|token|credential|jaas|api[._-]?key|access[._-]?key|account[._-]?key"
@@ -119,7 +127,6 @@ _REDACTION = (
         "secrets do not appear in the plans that Spark prints",
     ),
 )
-"""Masks settings whose name or value looks like a secret."""
 AUTHENTICATED = ConfChoice(
     "spark.authenticate",
     "true",
@@ -182,22 +189,13 @@ def speed_choices(*, master: str | None = None, realtime: bool = False) -> tuple
     chosen = master or (REALTIME if realtime else LOCAL)
     if not is_local(chosen) and not _CLUSTER.match(chosen):
         raise InvalidOption(f"there is no Spark master {chosen!r}", hint="local[2], spark://HOST:7077, yarn or k8s://…")
-    choices = [
-        ConfChoice("spark.master", chosen, _why_master(chosen, realtime=realtime)),
-        ConfChoice(
-            "spark.ui.enabled", "false", "Spark's own UI costs a tenth of the CPU; the dashboard does not need it"
-        ),
-        ConfChoice("spark.ui.showConsoleProgress", "false", "its progress bars would be drawn over the live view"),
-        ConfChoice(
-            "spark.sql.execution.arrow.maxRecordsPerBatch", "65536", "fewer, larger batches between the JVM and Python"
-        ),
-    ]
-    choices += _REDACTION
-    if is_local(chosen):
-        choices += [_local_partitions(chosen), _heap()]
-    if realtime:
-        choices += [_PUSH_DOWN_OFF, _SHORT_BUFFER_WAIT]
-    return tuple(choices)
+    why = "real-time mode needs a slot for every task" if realtime else "every core of this machine"
+    return (
+        ConfChoice("spark.master", chosen, why if is_local(chosen) else "as given"),
+        *_SPEED_CHOICES,
+        *((_local_partitions(chosen), _heap()) if is_local(chosen) else ()),
+        *(_REALTIME_CHOICES if realtime else ()),
+    )
 
 
 def names_java_option(pattern: re.Pattern[str], given: Mapping[str, str]) -> bool:
@@ -206,26 +204,18 @@ def names_java_option(pattern: re.Pattern[str], given: Mapping[str, str]) -> boo
     return any(map(pattern.search, options))
 
 
-def _why_master(master: str, *, realtime: bool) -> str:
-    if not is_local(master):
-        return "as given"
-    return "real-time mode needs a slot for every task" if realtime else "every core of this machine"
-
-
 def state_store_choices(
     keys: int | None, master: str | None = None, given: Mapping[str, str] = MappingProxyType({})
 ) -> ConfChoice:
     """Return the state store for an expected number of keys, if that is known."""
     max_keys = int(_heap_bytes(given.get("spark.master", master), given) / _GIB * _MAX_KEYS_PER_GIB)
-    if keys is None or keys <= max_keys:
-        note = (
-            "if you expect more, set MILLRACE_STATE_KEYS before the first run"
-            if keys is None
-            else f"{keys:,} are expected"
-        )
-        return ConfChoice(ROCKSDB.key, _IN_MEMORY, f"faster for up to about {max_keys:,} keys in this heap; {note}")
-    why = f"{keys:,} keys are expected; above about {max_keys:,} keys in this heap RocksDB is faster"
-    return ConfChoice(ROCKSDB.key, ROCKSDB.value, why)
+    if keys is not None and keys > max_keys:
+        why = f"{keys:,} keys are expected; above about {max_keys:,} keys in this heap RocksDB is faster"
+        return ConfChoice(ROCKSDB.key, ROCKSDB.value, why)
+    note = (
+        "if you expect more, set MILLRACE_STATE_KEYS before the first run" if keys is None else f"{keys:,} are expected"
+    )
+    return ConfChoice(ROCKSDB.key, _IN_MEMORY, f"faster for up to about {max_keys:,} keys in this heap; {note}")
 
 
 def merge_conf(choices: Iterable[ConfChoice], given: Mapping[str, str]) -> dict[str, str]:
@@ -252,11 +242,8 @@ def _local_partitions(master: str) -> ConfChoice:
     match = _LOCAL.fullmatch(master.strip())
     slots = match[1] if match else None
     partitions = _cores() if slots == "*" else min(_cores(), int(slots or 1))
-    return ConfChoice(
-        PARTITIONS,
-        str(partitions),
-        "one for each core: Spark's 200 cost 1.6 times the CPU; a checkpoint keeps its first number",
-    )
+    why = "one for each core: Spark's 200 cost 1.6 times the CPU; a checkpoint keeps its first number"
+    return ConfChoice(PARTITIONS, str(partitions), why)
 
 
 def _cluster_partitions(master: str, given: Mapping[str, str]) -> ConfChoice:
@@ -307,9 +294,7 @@ def _bytes(given: Mapping[str, str], key: str, default: str) -> float:
 
 
 def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory() -> int:
@@ -347,11 +332,8 @@ def has_arbitrary_state(plan: Plan) -> bool:
 
 def _may_keep_state(plan: Plan) -> bool:
     tables = analyse(plan.pipeline)
-    stream_plans = [tables.get(query.table.lower(), UNKNOWN) for query in plan.queries]
-    return any(
-        stream_plan.opaque or any(step.kind in STATEFUL for step in stream_plan.operators)
-        for stream_plan in stream_plans
-    )
+    analysed = [tables.get(query.table.lower(), UNKNOWN) for query in plan.queries]
+    return any(table.opaque or any(step.kind in STATEFUL for step in table.operators) for table in analysed)
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

@@ -64,13 +64,9 @@ class QueryMonitor:
         poll_interval_s: float = _POLL_INTERVAL_S,
         supervised: bool = False,
     ) -> None:
-        self._spark = spark
-        self._run_status = run_status
-        self._panels = panels
-        self._on_batch = on_batch
-        self._supervised = supervised
+        self._spark, self._run_status, self._panels = spark, run_status, panels
+        self._on_batch, self._supervised, self._poll_interval_s = on_batch, supervised, poll_interval_s
         self._dead_letter_counts = {} if dead_letter_counts is None else dead_letter_counts
-        self._poll_interval_s = poll_interval_s
         self._tracked: dict[str, _TrackedQuery] = {}
         self._run_ids: set[str] = set()
         """The runs that were ever tracked: Spark lists one for a moment after its end."""
@@ -84,13 +80,6 @@ class QueryMonitor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def start(self) -> QueryMonitor:
-        """Start to poll."""
-        return self.__enter__()
-
-    def close(self) -> None:
         """Poll once more, so that nothing is missed, and end."""
         self._stop.set()
         self._thread.join()

@@ -33,9 +33,7 @@ class OffsetCommitter:
     """
 
     def __init__(self, cluster: Callable[[], Cluster], pipeline: str, queries: Collection[str]) -> None:
-        self._cluster = cluster
-        self._pipeline = pipeline
-        self._queries = frozenset(queries)
+        self._cluster, self._pipeline, self._queries = cluster, pipeline, frozenset(queries)
         self._consumers: dict[str, Consumer] = {}
         self._offsets: dict[str, Mapping[Place, int]] = {}
         self._committed: dict[str, tuple[float, Mapping[Place, int]]] = {}
@@ -65,20 +63,17 @@ class OffsetCommitter:
         closed = False
         while not closed:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._has_due(), timeout=_RETRY_DELAY_S)
-                closed, newest = self._closed, dict(self._offsets)
-            for query, offsets in newest.items():
-                if self._is_due(query, offsets):
-                    self._commit(query, offsets)
+                self._changed.wait_for(lambda: self._closed or self._due(), timeout=_RETRY_DELAY_S)
+                closed, due = self._closed, self._due()
+            for query, offsets in due.items():
+                self._commit(query, offsets)
         for consumer in self._consumers.values():
             consumer.close()
 
-    def _has_due(self) -> bool:
-        return any(self._is_due(query, offsets) for query, offsets in self._offsets.items())
-
-    def _is_due(self, query: str, offsets: Mapping[Place, int]) -> bool:
-        committed_at, committed = self._committed.get(query, (0.0, {}))
-        return committed != offsets or time.monotonic() - committed_at > _REFRESH_INTERVAL_S
+    def _due(self) -> dict[str, Mapping[Place, int]]:
+        refreshed = time.monotonic() - _REFRESH_INTERVAL_S
+        committed = {query: offsets for query, (at, offsets) in self._committed.items() if at >= refreshed}
+        return {query: offsets for query, offsets in self._offsets.items() if committed.get(query) != offsets}
 
     def _commit(self, query: str, offsets: Mapping[Place, int]) -> None:
         try:

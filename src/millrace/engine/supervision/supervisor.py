@@ -55,7 +55,6 @@ class SupervisedQuery:
 
     @property
     def name(self) -> str:
-        """The query's name."""
         return self.query.name
 
     @property
@@ -110,17 +109,14 @@ class Supervisor:
 
     def stop(self, timeout_s: float) -> list[str]:
         """Stop all queries; return the names of those whose batch took too long and was interrupted."""
-        started = [supervised for supervised in self.queries if supervised.streaming]
-        writing = [supervised.streaming for supervised in started if self._writes(supervised)]
-        only_panels = [supervised.streaming for supervised in started if not self._writes(supervised)]
-        interrupted = stop_all([*filter(None, writing)], timeout_s, at_once=[*filter(None, only_panels)])
+        writing = [supervised.streaming for supervised in self._writing() if supervised.streaming]
+        others = (supervised for supervised in self.queries if not self._writes(supervised))
+        only_panels = [supervised.streaming for supervised in others if supervised.streaming]
+        interrupted = stop_all(writing, timeout_s, at_once=only_panels)
         for supervised in self.queries:
             self._record_end(supervised, interrupted=supervised.streaming in interrupted)
-        return [
-            supervised.name
-            for supervised in self._writing()
-            if supervised.streaming in interrupted and supervised.query.batches
-        ]
+        cut_off = (supervised for supervised in self._writing() if supervised.streaming in interrupted)
+        return [supervised.name for supervised in cut_off if supervised.query.batches]
 
     def release(self, is_name_held: Callable[[], bool]) -> None:
         """End the transactions that failed or interrupted batches left open: they would block readers.
@@ -128,11 +124,8 @@ class Supervisor:
         Where that does not work, Kafka ends them after their timeout, so the failure of the run is reported, not this.
         """
         with suppress(Exception):
-            unfinished = [
-                supervised.query
-                for supervised in self._writing()
-                if batch_state(self.builder.checkpoint(supervised.query)).batch is not None
-            ]
+            queries = [supervised.query for supervised in self._writing()]
+            unfinished = [query for query in queries if batch_state(self.builder.checkpoint(query)).batch is not None]
             for query in unfinished if unfinished and is_name_held() else ():
                 self.builder.release(query)
 
@@ -170,7 +163,10 @@ class Supervisor:
         now = time.monotonic()
         if supervised.streaming is None:
             if now >= supervised.restart_at:
-                self._restart(supervised)
+                try:
+                    self._start(supervised)
+                except MillraceError as error:  # what it needs is still unreachable
+                    self._failed(supervised, error)
         elif supervised.streaming.isActive:
             if self.has_read_enough(supervised.name):
                 stop_all([supervised.streaming], self.stop_timeout_s)
@@ -191,16 +187,9 @@ class Supervisor:
 
     def _batch_state(self, supervised: SupervisedQuery) -> BatchState | None:
         """Return which batches are committed and started; None if the store of the state is unreachable."""
-        try:
+        with suppress(OSError):
             return batch_state(self.builder.checkpoint(supervised.query))
-        except OSError:
-            return None
-
-    def _restart(self, supervised: SupervisedQuery) -> None:
-        try:
-            self._start(supervised)
-        except MillraceError as error:  # what it needs is still unreachable
-            self._failed(supervised, error)
+        return None
 
     def _failed(self, supervised: SupervisedQuery, failure: BaseException) -> None:
         """Decide whether a failed query is restarted or given up."""
@@ -248,16 +237,13 @@ class Supervisor:
             self.builder.panels.fail(supervised.query.panels, error)
 
     def _explain(self, supervised: SupervisedQuery, failure: BaseException) -> MillraceError:
-        error = explain(failure, cluster=self._cluster(), checkpoint=self.builder.checkpoint(supervised.query))
+        cluster: Cluster | None = None
+        with suppress(MillraceError):
+            cluster = self.builder.context.cluster()
+        error = explain(failure, cluster=cluster, checkpoint=self.builder.checkpoint(supervised.query))
         if error is not failure:
             error.__cause__ = failure
         return error
-
-    def _cluster(self) -> Cluster | None:
-        try:
-            return self.builder.context.cluster()
-        except MillraceError:
-            return None
 
 
 def _end_note(query: Query) -> str:
