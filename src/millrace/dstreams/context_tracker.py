@@ -225,7 +225,6 @@ class ContextTracker:
                 threading.Thread(target=self._stop, name="millrace-stopping", daemon=True).start()
 
     def tracks(self, ssc: StreamingContext) -> bool:
-        """Return whether this tracks a context."""
         return bool(self._jssc.equals(ssc._jssc))
 
     def finish(self) -> None:

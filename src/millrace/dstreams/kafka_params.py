@@ -52,10 +52,9 @@ class Parameters:
         if reset not in _RESET:
             hint = "smallest (earliest) or largest (latest)"
             raise InvalidOption(f"auto.offset.reset cannot be {reset!r}", hint=hint)
-        kept = {_RENAMED.get(name, name): value for name, value in texts.items() if name not in _BROKERS}
-        given = {
-            name: Secret(text) if is_secret(name) else text for name, text in kept.items() if not _IGNORED.match(name)
-        }
+        renamed = {_RENAMED.get(name, name): value for name, value in texts.items() if name not in _BROKERS}
+        kept = {name: value for name, value in renamed.items() if not _IGNORED.match(name)}
+        given = {name: Secret(value) if is_secret(name) else value for name, value in kept.items()}
         return cls(tidy_addresses(servers, "Kafka"), _RESET[reset], given)
 
     @property
@@ -71,10 +70,10 @@ class Parameters:
     def for_spark(self) -> dict[str, str]:
         """Return the options with which Spark's own reader connects to the same brokers."""
         access = {name: value for name, value in self.given.items() if is_access(name)}
-        javas = access if _has_java_names(access) else for_java(access)
-        other = {name: value for name, value in self.given.items() if not is_access(name)}
-        options = {f"kafka.{name}": value for name, value in {**other, **javas}.items()}
-        return {**options, "kafka.bootstrap.servers": self.bootstrap}
+        properties = {name: value for name, value in self.given.items() if not is_access(name)}
+        properties |= access if _has_java_names(access) else for_java(access)
+        properties["bootstrap.servers"] = self.bootstrap
+        return {f"kafka.{name}": value for name, value in properties.items()}
 
 
 def _has_java_names(access: Mapping[str, str]) -> bool:

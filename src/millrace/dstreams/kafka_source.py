@@ -143,7 +143,6 @@ class KafkaStreamSource(StreamSource):
         return client.last_input
 
     def empty_input(self, previous: BatchInput | None) -> BatchInput:
-        """Return empty ranges where the previous batch ended."""
         return _input_of((partition, offset, offset) for partition, offset in self._next_offsets(previous).items())
 
     def read(self, batch_input: BatchInput, batch: DStreamBatch, client: KafkaDriverClient) -> RDD[Any]:

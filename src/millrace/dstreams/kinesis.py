@@ -53,15 +53,15 @@ _ShardRecords = list[tuple[str, bytes]]
 """Sequence numbers and data."""
 
 
+@dataclass
 class _KinesisDriverClient:
     """The driver's reader and leases of one stream."""
 
-    def __init__(self) -> None:
-        self.reader: ShardReader | None = None
-        self.leases: Leases | None = None
-        self.completed: ShardReadLimit | None = None
-        """What is done and not saved in the leases yet."""
-        self.saved_at = 0.0
+    reader: ShardReader | None = None
+    leases: Leases | None = None
+    completed: ShardReadLimit | None = None
+    """What is done and not saved in the leases yet."""
+    saved_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,10 @@ class KinesisStreamSource(StreamSource):
 
     def empty_input(self, previous: BatchInput | None) -> BatchInput:
         """Return an empty input at the end of the previous batch."""
-        if previous is None:
-            return {"start": None, "end": ShardReadLimit(self._name, 0).to_json(), "count": 0}
-        return {"start": previous["end"], "end": previous["end"], "count": 0}
+        end = previous["end"] if previous else ShardReadLimit(self._name, 0).to_json()
+        return {"start": end if previous else None, "end": end, "count": 0}
 
     def read(self, batch_input: BatchInput, batch: DStreamBatch, client: _KinesisDriverClient) -> RDD[Any]:
-        """Return the records, each shard in its own partition."""
         start = batch_input["start"]
         begin = ShardReadLimit.of(start) if start else ShardReadLimit(self._name, 0)
         continues = _continues_on_data_loss(batch)

@@ -47,7 +47,6 @@ class DStreamBatch:
         return replace(self, rate=min(limits)) if limits else self
 
     def setting(self, name: str, default: str = "") -> str:
-        """Return a setting of Spark."""
         return str(self.context._conf.get(name, default))  # `getConf` copies all of them, for each batch
 
 

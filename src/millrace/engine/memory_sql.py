@@ -85,7 +85,6 @@ class MemorySql:
         self._process: _Process | None = None
 
     def open(self) -> None:
-        """Accept queries."""
         self._unavailable = None
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millrace.clients.hadoop import HadoopStore
 from millrace.connectors.base.api import MessageSource, RunContext
@@ -60,7 +60,6 @@ class RunSettings:
     master: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     duration_s: float | None = None
-    """End after this time."""
     head_start_s: float = 0.0
     """Seconds that the first query has for its first batch before the others start, so that something is seen soon."""
     channels: Channels | None = None
@@ -118,16 +117,11 @@ def _run(plan: Plan, settings: RunSettings, run_status: RunStatus, stop: threadi
                 panels.expect(plan)
             with _lease(plan, context, state) as lease, _listeners(plan, settings, stop):
                 locks = RunLocks(state, lease)
-                builder = QueryBuilder(
-                    plan.pipeline,
-                    replace(context, session=opening.result(), lock=locks),
-                    panels=panels,
-                    dead_letter_sources={
-                        query.dead_letter_source.name for query in plan.queries if query.dead_letter_source
-                    },
-                )
+                context = replace(context, session=opening.result(), lock=locks)
+                letter_sources = {source.name for query in plan.queries if (source := query.dead_letter_source)}
+                builder = QueryBuilder(plan.pipeline, context, panels=panels, dead_letter_sources=letter_sources)
                 settings.on_session_open(builder.spark)
-                if context.session is None:
+                if settings.context.session is None:
                     start_workers(builder.spark, plan.pipeline)
                 try:
                     for sentence in conf_doubts(builder.spark, settings.spark_conf):
@@ -166,16 +160,12 @@ def start_workers(spark: SparkSession, pipeline: PipelineDef) -> None:
     # What is only filtered in Python is run by another parent of workers.
     decoded = any(isinstance(source, MessageSource) and source.decoding == "arrow" for source in sources)
     if decoded and is_local(str(spark.sparkContext.master)):
-        threading.Thread(target=_run_worker, args=(spark,), name="start-workers", daemon=True).start()
 
+        def run_worker() -> None:
+            with suppress(Exception):
+                spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
 
-def _run_worker(spark: SparkSession) -> None:
-    with suppress(Exception):
-        spark.range(1, numPartitions=1).mapInArrow(_unchanged, "id long").collect()
-
-
-def _unchanged(batches: Iterator[Any]) -> Iterator[Any]:
-    return batches
+        threading.Thread(target=run_worker, name="start-workers", daemon=True).start()
 
 
 def _supervise(

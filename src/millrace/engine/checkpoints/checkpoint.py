@@ -53,7 +53,6 @@ class BatchState:
     done: int = -1
     batch: int | None = None
     ranges: tuple[BatchOffsetRange, ...] = ()
-    """The Kafka records of the batch."""
 
     def __str__(self) -> str:
         return f"batch {self.batch}" + (f": {ranges_text(self.ranges)}" if self.ranges else "")

@@ -12,8 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
 from millrace.atomic_files import write_whole
-from millrace.clients.kafka import topics
+from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.engine.checkpoints.checkpoint import next_offsets
 from millrace.errors import KafkaFailed
@@ -67,16 +70,12 @@ class LostOffsets:
 
 def lost_offsets(checkpoint: Path, cluster: Cluster) -> list[LostOffsets]:
     """Return the deleted offsets that a query would read next; partitions without an answer are left out."""
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import OffsetSpec
-
-    from millrace.clients.kafka import offsets
-
     next_read = next_offsets(checkpoint)
-    wanted = [TopicPartition(*partition) for partition in sorted(next_read)]
-    earliest = offsets.list_available_offsets(cluster, wanted, OffsetSpec.earliest())
-    return sorted(
-        LostOffsets(*partition, next_read[partition], first)
-        for partition, first in earliest.items()
-        if first > next_read[partition]
-    )
+    earliest = earliest_offsets(cluster, sorted(next_read)).items()
+    return sorted(LostOffsets(*key, next_read[key], first) for key, first in earliest if first > next_read[key])
+
+
+def earliest_offsets(cluster: Cluster, partitions: Iterable[offsets.PartitionId]) -> dict[offsets.PartitionId, int]:
+    """Return the first offsets that exist; partitions without an answer are left out."""
+    wanted = [TopicPartition(*partition) for partition in partitions]
+    return offsets.list_available_offsets(cluster, wanted, OffsetSpec.earliest())

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def scala_elements(collection: Any) -> list[Any]:
-    """Return the elements of a Scala collection."""
     elements, iterator = [], collection.iterator()
     while iterator.hasNext():
         elements.append(iterator.next())
@@ -27,7 +26,6 @@ def scala_elements(collection: Any) -> list[Any]:
 
 
 def kind_of(node: Any) -> str:
-    """Return the name of a node's class."""
     return str(node.getClass().getSimpleName())
 
 

@@ -56,7 +56,6 @@ class LeaseHolder:
 
     @property
     def client(self) -> str:
-        """The client's id that tells who it is."""
         return "/".join(("millrace", str(self.since), self.state, self.host, self.pid))
 
 

@@ -52,9 +52,6 @@ class _TextRow:
     phrases: str = ""
     """A regular expression for failures that have no such name."""
 
-    def matches(self, names: frozenset[str], text: str) -> bool:
-        return not names.isdisjoint(self.names.split()) or bool(self.phrases and re.search(self.phrases, text))
-
 
 KAFKA_UNREACHABLE = (
     r"waiting for a node assignment|No resolvable bootstrap|Failed to (?:create|construct) \w*[kK]afka"
@@ -180,7 +177,7 @@ def classify(error: MillraceError, text: str = "") -> Classification:
         return Classification(_TERMINAL, error.message)
     names = error_names(text)
     for row in _TEXTS:
-        if row.matches(names, text):
+        if not names.isdisjoint(row.names.split()) or (row.phrases and re.search(row.phrases, text)):
             return Classification(row.kind, row.why)
     return Classification(_UNKNOWN, error.message)
 

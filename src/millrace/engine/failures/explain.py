@@ -22,7 +22,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.security_diagnosis import access_denied
 from millrace.connectors import foreach
 from millrace.engine.checkpoints.checkpoint import batch_ranges, ranges_text
-from millrace.engine.checkpoints.data_loss import lost_offsets
+from millrace.engine.checkpoints.data_loss import earliest_offsets, lost_offsets
 from millrace.engine.failures.classify import KAFKA_UNREACHABLE
 from millrace.errors import FunctionFailed, InvalidQuery, MillraceError, SourceLocation, spark_text
 from millrace.errors.transport import from_transport
@@ -63,7 +63,6 @@ class Failure:
 
     @cached_property
     def text(self) -> str:
-        """The text of the exception and of its Java causes."""
         return spark_text.full_text(self.error)
 
     @cached_property
@@ -71,6 +70,10 @@ class Failure:
         """The Java classes and Spark conditions of the causes, and those that tasks pass on as text."""
         conditions = [cause.condition.partition(".")[0] for cause in spark_text.java_causes(self.error)]
         return spark_text.error_names(self.text) | frozenset(filter(None, conditions))
+
+    @cached_property
+    def root_cause(self) -> str:
+        return spark_text.root_cause(self.error)
 
     @cached_property
     def records(self) -> str:
@@ -117,17 +120,14 @@ def _transported(failure: Failure) -> MillraceError | None:
 def _jvm_ended(failure: Failure) -> MillraceError | None:
     from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
-    if not isinstance(failure.error, Py4JNetworkError) and not _lost_by_py4j(failure.error):
+    # A connection that was lost outside Py4J is the user's: functions have connections of their own.
+    files = [frame.filename for frame in traceback.extract_tb(failure.error.__traceback__)]
+    in_py4j = not files or any("py4j" in Path(file).parts for file in files)
+    if not isinstance(failure.error, Py4JNetworkError) and not (isinstance(failure.error, ConnectionError) and in_py4j):
         return None
     return errors.SparkFailed(
         "Spark's JVM has ended", why=str(failure.error).strip() or None, hint="its log says why; was memory short?"
     )
-
-
-def _lost_by_py4j(error: BaseException) -> bool:
-    """Return whether the connection to the JVM was lost: functions of the user's have connections of their own."""
-    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    return isinstance(error, ConnectionError) and (not files or any("py4j" in Path(file).parts for file in files))
 
 
 def _store_failed(failure: Failure) -> MillraceError | None:
@@ -147,9 +147,8 @@ def _disk_full(failure: Failure) -> MillraceError | None:
     if not line:
         return None
     hint = "make room (the state folder, the sink's folder and the temporary folder are written to) and run again"
-    return errors.DiskFull(
-        "no space is left on the disk", why=spark_text.plain_text(line[0]), hint=f"{hint}: the batch is repeated"
-    )
+    why = spark_text.plain_text(line[0])
+    return errors.DiskFull("no space is left on the disk", why=why, hint=f"{hint}: the batch is repeated")
 
 
 def _offsets_gone(failure: Failure) -> MillraceError | None:
@@ -169,9 +168,13 @@ def _all_lost_offsets(failure: Failure) -> str:
 def _lost_offsets_in_text(failure: Failure) -> str:
     if match := _LOST_RANGE.search(failure.text):
         start, end, topic, partition = int(match[1]), int(match[2]), match[3], int(match[4])
-        earliest = _earliest(failure.cluster, topic, partition)
+        earliest = 0
+        with suppress(Exception):  # the failure can be reported without it
+            earliest = (
+                earliest_offsets(failure.cluster, [(topic, partition)])[topic, partition] if failure.cluster else 0
+            )
         where = f"topic {topic!r}, partition {partition}"
-        if earliest is not None and earliest > start:
+        if earliest > start:
             return f"{where}: offsets {start} to {earliest - 1} are gone, the first that exists is {earliest}"
         return f"{where}: not all offsets from {start} to {end - 1} exist any more"
     if match := _LOST_REWOUND.search(failure.text):
@@ -182,26 +185,12 @@ def _lost_offsets_in_text(failure: Failure) -> str:
     return "records that were not read yet are gone from Kafka"
 
 
-def _earliest(cluster: Cluster | None, topic: str, partition: int) -> int | None:
-    if cluster is None:
-        return None
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import OffsetSpec
-
-    from millrace.clients.kafka import offsets
-
-    with suppress(Exception):  # the failure can be reported without it
-        wanted = [TopicPartition(topic, partition)]
-        return offsets.list_available_offsets(cluster, wanted, OffsetSpec.earliest())[topic, partition]
-    return None
-
-
 def _checkpoint_incompatible(failure: Failure) -> MillraceError | None:
     if not any(map(_CHECKPOINT_NAME.fullmatch, failure.names)) and not _CHECKPOINT_TEXT.search(failure.text):
         return None
     return errors.CheckpointIncompatible(
         "the query was changed in a way that its checkpoint cannot follow",
-        why=_schema_change(failure.text) or spark_text.root_cause(failure.error).partition("\n")[0],
+        why=_schema_change(failure.text) or failure.root_cause.partition("\n")[0],
         hint="undo the change, or start from scratch with another --state; "
         "the old checkpoint holds how far the sources were read, and the state",
     )
@@ -224,18 +213,18 @@ def _kafka_failed(failure: Failure) -> MillraceError | None:
         topic = _SUBSCRIBED.search(failure.text)
         return errors.UnknownTopic(
             f"there is no topic {topic[1]!r}" if topic else "a topic or partition that is read does not exist",
-            why=spark_text.root_cause(failure.error),
+            why=failure.root_cause,
             hint="millrace kafka topics list shows the existing topics",
         )
     if _UNREACHABLE_TEXT.search(failure.text):
         hint = "check the address and that a broker runs there"
-        return errors.KafkaUnreachable("no broker answers", why=spark_text.root_cause(failure.error), hint=hint)
+        return errors.KafkaUnreachable("no broker answers", why=failure.root_cause, hint=hint)
     return None
 
 
 def _access_denied(failure: Failure) -> MillraceError:
     """With the cluster, say in one sentence who is refused where, or what is wrong with which certificate."""
-    why, cluster = spark_text.root_cause(failure.error), failure.cluster
+    why, cluster = failure.root_cause, failure.cluster
     denials = [f"{name}Exception" for name in sorted(failure.names & _DENIED_NAMES)]
     text = "\n".join([why, *denials, *(cause.message for cause in spark_text.java_causes(failure.error))])
     denied = access_denied(text, cluster.bootstrap, cluster.options, "read or write") if cluster else None
@@ -325,7 +314,7 @@ def _query_failed(failure: Failure) -> MillraceError | None:
         return None
     where = f" in a batch of {failure.records}" if failure.records else ""
     return errors.QueryFailed(
-        f"Spark failed{where}: {spark_text.root_cause(failure.error)}",
+        f"Spark failed{where}: {failure.root_cause}",
         place=spark_text.call_site(failure.error),
         hint="fix the cause and run again: the query resumes where it stopped",
     )

@@ -69,7 +69,6 @@ class DStreamMonitor:
         self._context.addStreamingListener(_listener(self._events, self))
 
     def report(self) -> None:
-        """Report the batches."""
         self._run_status.started(self._name)
         if self.recovers:
             self._recovered_ms = round(time.time() * 1000)
@@ -91,11 +90,9 @@ class DStreamMonitor:
         self._thread.join(_CLOSE_TIMEOUT_S)
 
     def batch_submitted(self, _: Any) -> None:
-        """Count a queued batch."""
         self._queued += 1
 
     def batch_started(self, event: Any) -> None:
-        """Report a running batch."""
         batch_time = _datetime(event.batchInfo().batchTime().milliseconds())
         queued = f"; {self._queued - 1:,} more are queued" if self._queued > 1 else ""
         self._run_status.update(self._name, Phase.RUNNING, f"Processing the batch of {batch_time:%H:%M:%S}{queued}")

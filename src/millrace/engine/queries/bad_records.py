@@ -55,12 +55,10 @@ class DeadLetterCountParam:
     """Adds counts in an accumulator of Spark."""
 
     def zero(self, value: DeadLetterCount) -> DeadLetterCount:
-        """Return the count with which a task starts."""
         del value
         return DeadLetterCount()
 
     def addInPlace(self, value: DeadLetterCount, other: DeadLetterCount) -> DeadLetterCount:  # noqa: N802 - Spark's
-        """Return the sum."""
         return value.plus(other)
 
 

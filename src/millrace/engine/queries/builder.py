@@ -65,7 +65,6 @@ class QueryBuilder:
 
     @property
     def spark(self) -> SparkSession:
-        """The run's session."""
         return self.context.spark
 
     def start(self, query: Query) -> StreamingQuery:

@@ -102,12 +102,10 @@ class Decoding:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The bytes, and the columns that are included."""
         return ("value", *self.included)
 
     @property
     def ddl(self) -> str:
-        """The decoded columns, then the included ones."""
         return self.columns.nullable().ddl()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

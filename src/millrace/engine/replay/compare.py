@@ -73,7 +73,6 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether there is no difference."""
         return not (self.only_old or self.only_new or self.differing)
 
 

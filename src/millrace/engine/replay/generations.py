@@ -60,7 +60,6 @@ class Generation:
 
     @classmethod
     def of(cls, payload: dict[str, Any]) -> Generation:
-        """Return the generation of a JSON object."""
         outputs = tuple(Output(**output) for output in payload["outputs"])
         start, end = payload["asked"]
         return cls(**{**payload, "asked": (start, end), "outputs": outputs, "left_out": tuple(payload["left_out"])})
@@ -82,7 +81,6 @@ class Generations:
     dropping: tuple[int, ...] = ()
     """Those that are being deleted, and may exist in part."""
     first_gone: bool = False
-    """Whether the first one was deleted."""
 
     def get(self, number: int) -> Generation | None:
         """Return a generation of a replay."""

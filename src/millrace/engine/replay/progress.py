@@ -32,7 +32,6 @@ class PartitionProgress:
 
     @property
     def done(self) -> int:
-        """The records that were read."""
         return sum(
             max(0, min(self.end[partition], self.read.get(partition, first)) - first)
             for partition, first in self.begin.items()
@@ -52,7 +51,6 @@ class ReplayStage:
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated time until the end."""
         return None if not self.rate else (self.total - self.done) / self.rate
 
 
@@ -67,7 +65,6 @@ class ReplayProgress:
         """Times and records read, since the first batch: before it, Spark was starting."""
 
     def on_batch(self, progress: BatchProgress) -> None:
-        """Count a finished batch."""
         with self._lock:
             query = self._queries.get(progress.query)
             if query is None:
@@ -95,7 +92,6 @@ class ReplayProgress:
             return query is not None and query.all_in_kafka and query.has_closed_windows
 
     def stage(self) -> ReplayStage:
-        """Return the current progress."""
         with self._lock:
             total = sum(query.total for query in self._queries.values())
             return ReplayStage(self._done(), total, self._rows, self._rate() if self._past else None)

@@ -105,7 +105,7 @@ def _run_query(spark: SparkSession, folder: Path) -> None:
     lines = folder / "lines"
     lines.mkdir()
     (lines / "lines.txt").write_text("2026-01-01 00:00:00\n" * 3)
-    rows = spark.readStream.text(str(lines)).mapInArrow(_same_batches, "value string")
+    rows = spark.readStream.text(str(lines)).mapInArrow(lambda batches: batches, "value string")
     counts = rows.selectExpr("timestamp(value) AS at").withWatermark("at", "1 second").groupBy("at").count()
 
     def take(frame: Any, _: int) -> None:
@@ -113,10 +113,6 @@ def _run_query(spark: SparkSession, folder: Path) -> None:
 
     query = counts.writeStream.outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
     query.trigger(availableNow=True).foreachBatch(take).start().awaitTermination()
-
-
-def _same_batches(batches: Any) -> Any:
-    return batches
 
 
 if __name__ == "__main__":

@@ -44,12 +44,10 @@ class _ManagementBeans:
         self._server = self._jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
 
     def names(self, pattern: str) -> Any:
-        """Return the names of the beans that match."""
         types = (_OBJECT_NAME, "javax.management.QueryExp")
         return self._call("queryNames", types, self._jvm.javax.management.ObjectName(pattern), None)
 
     def attribute(self, name: Any, attribute: str) -> Any:
-        """Return an attribute of a bean."""
         return self._call("getAttribute", (_OBJECT_NAME, "java.lang.String"), name, attribute)
 
     def _call(self, method: str, types: tuple[str, ...], *arguments: Any) -> Any:

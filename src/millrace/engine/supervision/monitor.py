@@ -41,7 +41,6 @@ class _TrackedQuery:
     name: str
     batch: int = -1
     progress_key: tuple[int, str] | None = None
-    """The last progress that was reported."""
     end_note: str = ""
     """What its figures leave out, reported at its end."""
 
@@ -200,6 +199,4 @@ def _progress_key(progress: Any) -> tuple[int, str]:
 def _phase(message: str, batch: int, *, active: bool) -> Phase:
     if message.startswith("Waiting"):
         return Phase.WAITING
-    if batch < 0 and not active:
-        return Phase.STARTING
-    return Phase.RUNNING
+    return Phase.STARTING if batch < 0 and not active else Phase.RUNNING

@@ -52,7 +52,6 @@ class RestartState:
 
     policy: Policy
     number: int = 0
-    """Restarts since the query last made progress."""
     started_at: float = 0.0
     committed_batch: int = -1
     """The last committed batch at the time of the last failure."""
@@ -61,7 +60,6 @@ class RestartState:
     """The unfinished batch and the reason of each failure."""
 
     def started(self, now: float) -> None:
-        """Record that the query was started."""
         self.started_at = now
 
     def is_healthy(self, now: float) -> bool:

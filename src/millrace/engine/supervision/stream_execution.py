@@ -40,7 +40,6 @@ class StreamExecution:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread of the query has not ended."""
         return bool(self._execution.queryExecutionThread().isAlive())
 
     def try_lock(self, timeout_s: float) -> bool:
@@ -48,7 +47,6 @@ class StreamExecution:
         return bool(self._lock.tryLock(int(timeout_s * 1000), _jvm().java.util.concurrent.TimeUnit.MILLISECONDS))
 
     def unlock(self) -> None:
-        """Release the lock."""
         self._lock.unlock()
 
     def waits_for_lock(self) -> bool:
