@@ -112,11 +112,9 @@ class DStreamBatchLog:
     def input_at(self, time: int) -> BatchInput | None:
         """Return the input of a batch; None when it is not decided yet."""
         if time <= self._newest_removed and time not in self._inputs:
-            raise CheckpointIncompatible(
-                f"the input of the batch of {time} was removed",
-                why="newer checkpoints do not need it, and this checkpoint is older",
-                hint="start from the newest checkpoint, or from scratch with another folder",
-            )
+            why = "newer checkpoints do not need it, and this checkpoint is older"
+            hint = "start from the newest checkpoint, or from scratch with another folder"
+            raise CheckpointIncompatible(f"the input of the batch of {time} was removed", why=why, hint=hint)
         return self._inputs.get(time)
 
     def newest(self) -> tuple[int, BatchInput] | None:
@@ -137,15 +135,13 @@ class DStreamBatchLog:
     def remove_before(self, time: int) -> None:
         """Remove older inputs, but never the newest: the next batch starts where it ends."""
         old = sorted(batch for batch in self._inputs if batch < time)[: len(self._inputs) - 1]
-        if not old:
-            return
-        if self._folder:
+        if old and self._folder:
             self._folder.write(_NEWEST_REMOVED, str(old[-1]).encode())
         for batch in old:
             if self._folder:
                 self._folder.remove(f"{batch}{_SUFFIX}")
             del self._inputs[batch]
-        self._newest_removed = old[-1]
+            self._newest_removed = batch
 
 
 def claim_checkpoint(checkpoint: CheckpointFolder, program: str, streams: list[str]) -> None:

@@ -21,14 +21,9 @@ _CUT_OFF = "was cut off by the end of its program"
 
 def decoder_failed(decoder: str, record: str, error: Exception) -> BaseException:
     """Return the exception that a task raises when a decoder of the program raised: for which record, and where."""
-    return to_transport(
-        BadRecord(
-            f"the {decoder} raised for {record}",
-            why=f"{type(error).__name__}: {error}",
-            hint="fix the decoder (it may return None) and start again: the batch is repeated",
-            place=python_error_of(error).place,
-        )
-    )
+    why, place = f"{type(error).__name__}: {error}", python_error_of(error).place
+    hint = "fix the decoder (it may return None) and start again: the batch is repeated"
+    return to_transport(BadRecord(f"the {decoder} raised for {record}", why=why, hint=hint, place=place))
 
 
 def batch_error(trace: str, milliseconds: int) -> MillraceError:

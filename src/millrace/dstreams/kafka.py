@@ -194,10 +194,9 @@ def _check_start_offsets(cluster: Cluster, names: list[str], wanted: Mapping[Par
         raise InvalidOption("fromOffsets has other topics than topics", hint=f"name offsets of {', '.join(names)}")
     for (topic, partition), offset in wanted.items():
         if offset < 0:
-            raise InvalidOption(
-                f"fromOffsets: partition {partition} of {topic!r} cannot begin at {offset}",
-                hint="offsets begin at 0; auto.offset.reset says smallest or largest where none is named",
-            )
+            what = f"fromOffsets: partition {partition} of {topic!r} cannot begin at {offset}"
+            hint = "offsets begin at 0; auto.offset.reset says smallest or largest where none is named"
+            raise InvalidOption(what, hint=hint)
     _check_ranges(cluster, [OffsetRange(*partition, offset, offset) for partition, offset in wanted.items()])
 
 

@@ -291,12 +291,10 @@ def _missing_table(answer: Mapping[str, Any]) -> str:
 
 
 def _too_large(sizes: Mapping[str, int]) -> InputError:
-    listed = ", ".join(f"{name} {format_bytes(size)}" for name, size in sizes.items())
-    return InputError(
-        f"the tables are too large for SQL: {listed}",
-        why=f"a query reads at most {format_bytes(_MAX_TABLES_BYTES)} of rows",
-        hint="keep fewer rows in memory: rows of the memory sink",
-    )
+    what = ", ".join(f"{name} {format_bytes(size)}" for name, size in sizes.items())
+    why = f"a query reads at most {format_bytes(_MAX_TABLES_BYTES)} of rows"
+    hint = "keep fewer rows in memory: rows of the memory sink"
+    return InputError(f"the tables are too large for SQL: {what}", why=why, hint=hint)
 
 
 def _problem(answer: Mapping[str, Any], timeout_s: float) -> MillraceError:

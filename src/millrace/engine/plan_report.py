@@ -45,7 +45,7 @@ _DECODING = {
 def query_report(pipeline: PipelineDef, decision: ResumeDecision, state: Path, span: ReplayRange | None = None) -> Json:
     """Return what becomes of a query and why, what it reads (a new one from the start of `span`) and writes."""
     query, position = decision.query, decision.position
-    sources = [source for name in pipeline.upstream(query.table) if (source := pipeline.source(name))]
+    sources = pipeline.upstream_sources(query.table)
     operators = analyse(pipeline).get(query.table.lower(), UNKNOWN).operators
     report: Json = {
         "name": query.name,

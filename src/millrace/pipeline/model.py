@@ -234,6 +234,10 @@ class PipelineDef:
             waiting.extend((read, False) for read in reversed(element.reads if isinstance(element, TableDef) else ()))
         return list(found)
 
+    def upstream_sources(self, name: str) -> list[SourceDef]:
+        """Return the sources among what a table needs."""
+        return [source for upstream in self.upstream(name) if (source := self.source(upstream))]
+
     def linked(self) -> PipelineDef:
         """The same with every reference written as the element that it means writes its name."""
 

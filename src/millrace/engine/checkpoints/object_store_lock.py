@@ -164,11 +164,9 @@ class ObjectStoreLock:
                 path.unlink(missing_ok=True)
 
     def _in_use(self, number: int) -> StateMismatch:
-        return StateMismatch(
-            f"another run uses the state folder {self._state}",
-            why=f"it is {self._named(number)}",
-            hint="stop it first; to run beside it, a pipeline needs another name in its file",
-        )
+        why = f"it is {self._named(number)}"
+        hint = "stop it first; to run beside it, a pipeline needs another name in its file"
+        return StateMismatch(f"another run uses the state folder {self._state}", why=why, hint=hint)
 
     def _named(self, number: int) -> str:
         try:

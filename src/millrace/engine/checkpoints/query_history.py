@@ -15,6 +15,7 @@ from millrace.connectors.base.query_checkpoint import batch_files, last_committe
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS
 from millrace.errors import StateMismatch
 from millrace.pipeline.compatibility.query_snapshot import QuerySnapshot
+from millrace.telemetry.progress import offsets_in
 
 _FOLDER = "ran"
 _VERSION = 1
@@ -81,6 +82,13 @@ def position(state: Path, query: str) -> CheckpointPosition | None:
     return CheckpointPosition(done, entry.metadata.get("conf", {}), entry.sources if done >= 0 else ())
 
 
+def read_offsets(state: Path, query: str) -> dict[tuple[str, int], int]:
+    """Return the offsets up to which a query has read, by topic and partition."""
+    checkpoint = position(state, query)
+    sources = checkpoint.offsets if checkpoint else ()
+    return {partition: offset for source in sources for partition, offset in offsets_in(source).items()}
+
+
 def _read(state: Path, query: str) -> list[RecordedStart]:
     """Return the recorded starts; raise StateMismatch if they cannot be read, rather than ignore them."""
     path = _path(state, query)
@@ -93,11 +101,8 @@ def _read(state: Path, query: str) -> list[RecordedStart]:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
-    raise StateMismatch(
-        f"{path} cannot be read",
-        why=why,
-        hint="choose another folder with --state; or remove that file, which leaves only Spark's own checks",
-    )
+    hint = "choose another folder with --state; or remove that file, which leaves only Spark's own checks"
+    raise StateMismatch(f"{path} cannot be read", why=why, hint=hint)
 
 
 def _path(state: Path, query: str) -> Path:

@@ -163,8 +163,7 @@ def _source_changes(
 
 def _why_never_resumed(pipeline: PipelineDef, query: Query) -> str:
     """Return why a query starts from scratch each time, if it does."""
-    sources = [source for name in pipeline.upstream(query.table) if (source := pipeline.source(name))]
-    for source in sources:
+    for source in pipeline.upstream_sources(query.table):
         if not source.static and not CONNECTORS.source(source.connection, False).resumes:
             return f"what {source.name} ({source.connection.connector}) gave cannot be read again"
     if not any(CONNECTORS.sink(sink.connection, sink.table).resumes for sink in query.sinks):

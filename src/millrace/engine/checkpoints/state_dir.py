@@ -60,10 +60,8 @@ class StateDir:
             raise FileUnusable(what, why=why, hint="choose another --state") from None
         if not lock.try_acquire(self._patience):
             lock.release()
-            raise StateMismatch(
-                f"another run uses the state folder {self.folder}",
-                hint="stop it first; to run beside it, a pipeline needs another name in its file",
-            )
+            hint = "stop it first; to run beside it, a pipeline needs another name in its file"
+            raise StateMismatch(f"another run uses the state folder {self.folder}", hint=hint)
         self._lock = lock
         return self
 
@@ -152,7 +150,7 @@ def unused_checkpoints(folder: Path, plan: Plan) -> list[str]:
 
 def origins(pipeline: PipelineDef, query: Query, cluster_id: str | None) -> dict[str, list[str]]:
     """What each stream of a query reads, by its name: the system and the rest."""
-    sources = filter(None, map(pipeline.source, pipeline.upstream(query.table)))
+    sources = pipeline.upstream_sources(query.table)
     return {source.name: [system_of(source), _what(source, cluster_id)] for source in sources if not source.static}
 
 

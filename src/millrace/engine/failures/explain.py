@@ -135,11 +135,8 @@ def _store_failed(failure: Failure) -> MillraceError | None:
     if not isinstance(error, StoreFailed):
         return None
     ended = _jvm_ended(replace(failure, error=error.__cause__)) if error.__cause__ else None
-    return ended or errors.RunError(
-        f"{error.filename} cannot be read or written",
-        why=error.strerror,
-        hint="check that the store answers and that its keys allow it; the running batch is repeated",
-    )
+    hint = "check that the store answers and that its keys allow it; the running batch is repeated"
+    return ended or errors.RunError(f"{error.filename} cannot be read or written", why=error.strerror, hint=hint)
 
 
 def _disk_full(failure: Failure) -> MillraceError | None:
@@ -261,10 +258,8 @@ def _real_time_refused(failure: Failure) -> MillraceError | None:
     if match is None:
         return None
     operators = ", ".join(name.rpartition(".")[2] for name in match[1].split(", "))
-    return InvalidQuery(
-        f"Spark's real-time mode does not do {operators}",
-        hint="use another trigger; `millrace check --deep` names a table with a Python function",
-    )
+    hint = "use another trigger; `millrace check --deep` names a table with a Python function"
+    return InvalidQuery(f"Spark's real-time mode does not do {operators}", hint=hint)
 
 
 def _analysis_failed(failure: Failure) -> MillraceError | None:
@@ -313,11 +308,9 @@ def _query_failed(failure: Failure) -> MillraceError | None:
     if not hasattr(failure.error, "_origin") and not hasattr(failure.error, "java_exception"):
         return None
     where = f" in a batch of {failure.records}" if failure.records else ""
-    return errors.QueryFailed(
-        f"Spark failed{where}: {failure.root_cause}",
-        place=spark_text.call_site(failure.error),
-        hint="fix the cause and run again: the query resumes where it stopped",
-    )
+    hint = "fix the cause and run again: the query resumes where it stopped"
+    place = spark_text.call_site(failure.error)
+    return errors.QueryFailed(f"Spark failed{where}: {failure.root_cause}", place=place, hint=hint)
 
 
 def _python_error(failure: Failure) -> MillraceError:

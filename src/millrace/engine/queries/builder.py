@@ -181,8 +181,8 @@ class QueryBuilder:
 
     def _readers(self, query: Query) -> list[Source]:
         """Return the sources that a query follows."""
-        needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
-        return [source_of(source) for source in needed if source and not source.static]
+        sources = self.pipeline.upstream_sources(query.table)
+        return [source_of(source) for source in sources if not source.static]
 
     def checkpoint(self, query: Query) -> Path:
         """Return the checkpoint of a query; that of a query which only feeds panels is kept apart and not resumed."""
@@ -233,14 +233,8 @@ class QueryTables:
 
     def _read(self, source: SourceDef) -> DataFrame:
         builder, query = self._builder, self._query
-        context = replace(
-            builder.context,
-            name=source.name,
-            static=source.static,
-            batches=query.batches,
-            query=query.name,
-            trigger_interval_s=query.trigger.seconds or 0.0,
-        )
+        context = replace(builder.context, name=source.name, static=source.static, query=query.name)
+        context = replace(context, batches=query.batches, trigger_interval_s=query.trigger.seconds or 0.0)
         if builder.resumes(query, [sink_of(sink) for sink in query.sinks]):
             folder = builder.checkpoint(query)
             context = replace(context, checkpoint=folder, next_offsets=next_offsets(folder))

@@ -27,14 +27,13 @@ from millrace.connectors.base.registry import sink_of
 from millrace.connectors.cassandra import CassandraSink, CassandraSource
 from millrace.connectors.files import FilesSink
 from millrace.connectors.kafka.sink import KafkaSink
-from millrace.engine.checkpoints.query_history import position
+from millrace.engine.checkpoints.query_history import read_offsets
 from millrace.engine.failures.explain import explained
 from millrace.engine.replay.generations import pipeline_of, state_of
 from millrace.engine.replay.selection import sink_target_name, sinks_of
 from millrace.errors import InvalidReplay
 from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.progress import offsets_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -200,27 +199,18 @@ def coverage_differences(
     # The name of a query without batches contains that of its topic, so it differs between generations.
     old, new = (make_plan(pipeline_of(with_generations, number)).queries for number in numbers)
     for before, query in zip(old, new, strict=True):
-        read = [_read(state_of(base, numbers[0]), before.name), _read(state_of(base, numbers[1]), query.name)]
-        for partition in sorted(read[0].keys() | read[1].keys()):
-            offsets = [side.get(partition, 0) for side in read]
+        old_read = read_offsets(state_of(base, numbers[0]), before.name)
+        new_read = read_offsets(state_of(base, numbers[1]), query.name)
+        for topic, number in sorted(old_read.keys() | new_read.keys()):
+            offsets = old_read.get((topic, number), 0), new_read.get((topic, number), 0)
             if offsets[0] != offsets[1]:
-                differences.append(PartitionCoverage(query.name, partition, *offsets))
+                differences.append(PartitionCoverage(query.name, f"{topic}[{number}]", *offsets))
     return differences
 
 
 def _with_generations_only(pipeline: PipelineDef, left_out: tuple[str, ...]) -> PipelineDef:
     """Return the pipeline with only the sinks that can have generations."""
     return replace(pipeline, sinks=tuple(sinks_of(pipeline, left_out)), panels=())
-
-
-def _read(state: Path, query: str) -> dict[str, int]:
-    """Return the offsets up to which a query has read."""
-    checkpoint = position(state, query)
-    return {
-        f"{topic}[{number}]": offset
-        for source in (checkpoint.offsets if checkpoint else ())
-        for (topic, number), offset in offsets_in(source).items()
-    }
 
 
 def compare_generations(

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.connectors.base.registry import CONNECTORS, system_of
-from millrace.engine.checkpoints.query_history import position, recorded_start
+from millrace.engine.checkpoints.query_history import position, read_offsets, recorded_start
 from millrace.engine.replay.generations import FIRST, is_single, load, pipeline_of, state_of
 from millrace.engine.replay.selection import by_partition
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
 from millrace.pipeline.model import PipelineDef, SinkDef
 from millrace.pipeline.plan import Query, make_plan
-from millrace.telemetry.progress import offsets_in
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def _handover(pipeline: PipelineDef, sink: SinkDef, base: Path, before: int, now
     old, new = (_query(pipeline, sink, number) for number in (before, now))
     if not _has_written(pipeline, sink, old, state_of(base, before)):
         return SinkHandover(sink)
-    ends = _offsets(state_of(base, before), old)
+    ends = read_offsets(state_of(base, before), old.name)
     starts = _start_offsets(base, now, new, ends)
     shared = sorted(ends.keys() & starts.keys())
     repeated = [_range_text(key, starts[key], ends[key]) for key in shared if starts[key] < ends[key]]
@@ -76,26 +75,15 @@ def _start_offsets(
     """Return where a run resumes: at its checkpoint, or else at the end of the replay (0 in newer partitions)."""
     generation = load(base).get(number)
     if position(state_of(base, number), query.name) is not None or generation is None:
-        return _offsets(state_of(base, number), query)
+        return read_offsets(state_of(base, number), query.name)
     return dict.fromkeys(partitions, 0) | by_partition(generation.end)
-
-
-def _offsets(state: Path, query: Query) -> dict[tuple[str, int], int]:
-    """Return the offsets up to which a query has read."""
-    checkpoint = position(state, query.name)
-    return {
-        partition: offset
-        for source in (checkpoint.offsets if checkpoint else ())
-        for partition, offset in offsets_in(source).items()
-    }
 
 
 def _reread_sources(pipeline: PipelineDef, query: Query, base: Path, number: int) -> Iterator[str]:
     if number == FIRST or position(state_of(base, number), query.name) is not None:
         return
-    for name in pipeline.upstream(query.table):
-        source = pipeline.source(name)
-        if source and not source.static and system_of(source) != "kafka":
+    for source in pipeline.upstream_sources(query.table):
+        if not source.static and system_of(source) != "kafka":
             yield source.name
 
 

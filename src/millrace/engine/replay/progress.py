@@ -32,10 +32,7 @@ class PartitionProgress:
 
     @property
     def done(self) -> int:
-        return sum(
-            max(0, min(self.end[partition], self.read.get(partition, first)) - first)
-            for partition, first in self.begin.items()
-        )
+        return sum(max(0, min(self.end[key], self.read.get(key, at)) - at) for key, at in self.begin.items())
 
 
 @dataclass(frozen=True)

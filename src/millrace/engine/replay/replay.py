@@ -225,11 +225,8 @@ def _outputs(pipeline: PipelineDef, number: int, leave_out: Collection[str]) -> 
 def _require_free(model: PipelineDef, settings: RunSettings) -> None:
     for sink in model.sinks:
         if sink_of(sink).is_there(replace(settings.context, pipeline=model.name, name=sink.table)):
-            raise InvalidReplay(
-                f"{sink_target_name(sink)} exists, and was not created by a replay of this state folder",
-                place=sink.place,
-                hint="delete it, or use the --state that it belongs to",
-            )
+            what = f"{sink_target_name(sink)} exists, and was not created by a replay of this state folder"
+            raise InvalidReplay(what, place=sink.place, hint="delete it, or use the --state that it belongs to")
 
 
 def _prepare(
@@ -277,5 +274,4 @@ def _reads_only_kafka(model: PipelineDef, query: Query) -> bool:
 
 
 def _streams(model: PipelineDef, query: Query) -> list[SourceDef]:
-    sources = [model.source(name) for name in model.upstream(query.table)]
-    return [source for source in sources if source and not source.static]
+    return [source for source in model.upstream_sources(query.table) if not source.static]

@@ -41,11 +41,8 @@ def sinks_of(pipeline: PipelineDef, leave_out: Collection[str]) -> list[SinkDef]
                 hint=f"--leave-out {kind} replays without it; a run writes the rows after the end of the replay to it",
             )
     if not sinks:
-        raise InvalidReplay(
-            f"pipeline {pipeline.name!r} has no sink that a replay could write to",
-            place=pipeline.place,
-            hint="kafka, files and cassandra can have generations",
-        )
+        what = f"pipeline {pipeline.name!r} has no sink that a replay could write to"
+        raise InvalidReplay(what, place=pipeline.place, hint="kafka, files and cassandra can have generations")
     return sinks
 
 
@@ -82,12 +79,9 @@ def streams_of(pipeline: PipelineDef) -> list[SourceDef]:
     streams = [source for source in pipeline.sources if not source.static]
     for source in streams:
         if why := source_of(source).not_replayed:
-            raise InvalidReplay(
-                f"source {source.name!r} ({source.connection.connector}) cannot be replayed",
-                place=source.place,
-                why=why,
-                hint="write it to a topic, and read it from there",
-            )
+            what = f"source {source.name!r} ({source.connection.connector}) cannot be replayed"
+            hint = "write it to a topic, and read it from there"
+            raise InvalidReplay(what, place=source.place, why=why, hint=hint)
     return streams
 
 

@@ -130,11 +130,8 @@ class Jvm:
             content.seek(self._log_start)
             text = content.read().decode("utf-8", "replace")
         where = f"the whole log is in {self.log}; " if self._log_stays else ""
-        return SparkFailed(
-            "Spark could not be started",
-            why=f"{why}{quote_output(text)}",
-            hint=f"{where}check --master, --set and the free memory",
-        )
+        hint = f"{where}check --master, --set and the free memory"
+        return SparkFailed("Spark could not be started", why=f"{why}{quote_output(text)}", hint=hint)
 
     def close(self, timeout_s: float = END_TIMEOUT_S) -> None:
         """End it, pass on the rest of its output and remove its temporary files."""
