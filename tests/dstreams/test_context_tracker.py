@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from millrace.dstreams.batch_log import DStreamBatchLog
 from millrace.dstreams.context_tracker import SourceState
 from millrace.dstreams.source import StreamSource
 from millrace.errors import TakenOver
@@ -50,7 +51,7 @@ class Slow(StreamSource):
 
 def state_of(source: Slow) -> SourceState:
     """With three batches."""
-    state = SourceState(source, None, None)
+    state = SourceState(source, DStreamBatchLog(None, source.stream), None)
     for time in (100, 200, 300):
         state.batch_log.write(time, {"until": time})
     return state

@@ -69,7 +69,6 @@ class CheckpointFolder:
         return cls(HadoopStore(jvm, configuration), place.rstrip("/"))
 
     def subfolder(self, name: str) -> CheckpointFolder:
-        """Return the folder of that name in this one."""
         return CheckpointFolder(self.store, f"{self.url}/{name}")
 
     def names(self) -> list[str]:

@@ -86,11 +86,8 @@ class SourceState:
     Commits run in a thread of their own: the next batch does not wait for them.
     """
 
-    def __init__(
-        self, source: StreamSource, checkpoint: CheckpointFolder | None, estimator: PidRateEstimator | None
-    ) -> None:
-        self.source, self.estimator = source, estimator
-        self.batch_log = DStreamBatchLog(checkpoint, source.stream)
+    def __init__(self, source: StreamSource, log: DStreamBatchLog, estimator: PidRateEstimator | None) -> None:
+        self.source, self.batch_log, self.estimator = source, log, estimator
         self.client = source.open()
         self._committed = -1
         self._commit_thread: threading.Thread | None = None
@@ -243,15 +240,15 @@ class ContextTracker:
     def _state(self, source: StreamSource) -> SourceState:
         if source.stream not in self._states:
             estimator = PidRateEstimator.of(self._conf, self._interval / 1000)
-            self._states[source.stream] = SourceState(source, self._checkpoint, estimator)
+            log = DStreamBatchLog(self._checkpoint, source.stream)
+            self._states[source.stream] = SourceState(source, log, estimator)
         return self._states[source.stream]
 
     def _create_batch(self, state: SourceState, time: int, context: SparkContext) -> RDD[Any]:
         from millrace.dstreams.source import DStreamBatch
 
         self._commit()
-        rate = state.estimator.rate if state.estimator else None
-        batch = DStreamBatch(time, self._interval / 1000, context, rate)
+        batch = DStreamBatch(time, self._interval / 1000, context, state.estimator.rate if state.estimator else None)
         batch_input = state.batch_log.input_at(time)
         if batch_input is None:
             batch_input = self._next_input(state, batch)
@@ -288,9 +285,8 @@ class ContextTracker:
         needed = self._oldest_pending.get(since) if since is not None and self._checkpoint else since
         if needed is None or needed < 0 or self._remembered_ms is None:
             return
-        self._oldest_pending = {
-            time: oldest for time, oldest in self._oldest_pending.items() if since is None or time >= since
-        }
+        for time in [time for time in self._oldest_pending if since is not None and time < since]:
+            del self._oldest_pending[time]
         before = min(needed, self._completed_until) - self._remembered_ms - _KEPT_BATCHES * self._interval
         for state in self._states.values():
             state.batch_log.remove_before(before)

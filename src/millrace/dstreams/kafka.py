@@ -151,7 +151,6 @@ class KafkaTransformedDStream(TransformedDStream[Any]):  # type: ignore[misc]
 
 
 def _with_kafka_rdd(func: Callable[..., Any], source: KafkaStreamSource) -> Callable[[datetime, RDD[Any]], Any]:
-    """Return the function with a KafkaRDD as its RDD."""
     rdd_only = func.__code__.co_argcount == 1
 
     def called(time: datetime, records: RDD[Any]) -> Any:

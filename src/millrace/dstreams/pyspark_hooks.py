@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -65,69 +65,63 @@ def install_hooks(trackers: ModuleType) -> None:
     if getattr(StreamingContext, _INSTALLED, False):
         return
     setattr(StreamingContext, _INSTALLED, True)
-    _wrap(StreamingContext, "start", _start_hook, trackers)
-    _wrap(StreamingContext, "stop", _stop_hook, trackers)
+    _wrap(StreamingContext, "start", partial(_start, trackers))
+    _wrap(StreamingContext, "stop", partial(_stop, trackers))
     for name in ("awaitTermination", "awaitTerminationOrTimeout"):
-        _wrap(StreamingContext, name, _wait_hook, trackers)
-    _wrap(TransformFunction, "call", _function_hook, trackers)
+        _wrap(StreamingContext, name, partial(_wait, trackers))
+    _wrap(TransformFunction, "call", partial(_call_function, trackers))
 
 
-def _wrap(owner: Any, name: str, hook: Callable[[ModuleType, Any], Any], trackers: ModuleType) -> None:
+def _wrap(owner: Any, name: str, hook: Callable[..., Any]) -> None:
+    """Replace a method by a hook, which gets the method and its arguments."""
     method = getattr(owner, name)
-    setattr(owner, name, wraps(method)(hook(trackers, method)))
+
+    @wraps(method)
+    def hooked(*arguments: Any, **named: Any) -> Any:
+        return hook(method, *arguments, **named)
+
+    setattr(owner, name, hooked)
 
 
-def _start_hook(trackers: ModuleType, start: Any) -> Any:
-    def wrapped(ssc: StreamingContext) -> None:
-        tracker = trackers.start_tracking(ssc)
-        if tracker:
-            restore_ticking_inputs(ssc)
-        _call_explained(tracker, start, ssc)
-        if tracker:
-            tracker.on_started()
-
-    return wrapped
+def _start(trackers: ModuleType, start: Any, ssc: StreamingContext) -> None:
+    tracker = trackers.start_tracking(ssc)
+    if tracker:
+        restore_ticking_inputs(ssc)
+    _call_explained(tracker, start, ssc)
+    if tracker:
+        tracker.on_started()
 
 
-def _stop_hook(trackers: ModuleType, stop: Any) -> Any:
-    def wrapped(ssc: StreamingContext, stopSparkContext: bool = True, stopGraceFully: bool = False) -> Any:  # noqa: N803
-        tracker = trackers.current()
-        if tracker is None or not tracker.tracks(ssc):
-            return stop(ssc, stopSparkContext, stopGraceFully)
-        tracker.stop_requested = True
-        # First the streams alone: to commit what is completed at their end, Spark is still needed.
-        stop(ssc, False, stopGraceFully)
-        try:
-            tracker.finish()
-        finally:
-            if stopSparkContext:
-                stop(ssc, stopSparkContext, stopGraceFully)
-        return None
-
-    return wrapped
+def _stop(trackers: Any, stop: Any, ssc: Any, stopSparkContext: bool = True, stopGraceFully: bool = False) -> Any:  # noqa: N803
+    tracker = trackers.current()
+    if tracker is None or not tracker.tracks(ssc):
+        return stop(ssc, stopSparkContext, stopGraceFully)
+    tracker.stop_requested = True
+    # First the streams alone: to commit what is completed at their end, Spark is still needed.
+    stop(ssc, False, stopGraceFully)
+    try:
+        tracker.finish()
+    finally:
+        if stopSparkContext:
+            stop(ssc, stopSparkContext, stopGraceFully)
+    return None
 
 
-def _wait_hook(trackers: ModuleType, wait: Any) -> Any:
-    def wrapped(ssc: StreamingContext, *arguments: Any, **named: Any) -> Any:
-        return _call_explained(trackers.current(), wait, ssc, *arguments, **named)
-
-    return wrapped
+def _wait(trackers: ModuleType, wait: Any, ssc: StreamingContext, *arguments: Any, **named: Any) -> Any:
+    return _call_explained(trackers.current(), wait, ssc, *arguments, **named)
 
 
-def _function_hook(trackers: ModuleType, call: Any) -> Any:
-    def wrapped(function: Any, milliseconds: int, jrdds: Any) -> Any:
-        result = call(function, milliseconds, jrdds)
-        tracker = trackers.current()
-        if function.failure and tracker and not tracker.failure:
-            cut_off = cut_off_error(function.failure, milliseconds) if tracker.stop_requested else None
-            error = cut_off or batch_error(function.failure, milliseconds)
-            if _runs_output(function):
-                tracker.on_output_failed(milliseconds, error)
-            else:
-                tracker.fail(error)
-        return result
-
-    return wrapped
+def _call_function(trackers: ModuleType, call: Any, function: Any, milliseconds: int, jrdds: Any) -> Any:
+    result = call(function, milliseconds, jrdds)
+    tracker = trackers.current()
+    if function.failure and tracker and not tracker.failure:
+        cut_off = cut_off_error(function.failure, milliseconds) if tracker.stop_requested else None
+        error = cut_off or batch_error(function.failure, milliseconds)
+        if _runs_output(function):
+            tracker.on_output_failed(milliseconds, error)
+        else:
+            tracker.fail(error)
+    return result
 
 
 def _runs_output(function: Any) -> bool:

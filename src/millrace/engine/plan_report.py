@@ -119,7 +119,6 @@ def _source_report(
 
 
 def _reading_report(source: SourceDef, query: Query, *, part: bool) -> Json:
-    """Return how records are read and decoded."""
     reader, _ = make_source(source.connection)
     if not isinstance(reader, MessageSource):
         return {}

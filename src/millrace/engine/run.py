@@ -66,7 +66,6 @@ class RunSettings:
     """Where panels are shown; None where nobody would see them, and then nothing is computed for them."""
     on_session_open: Callable[[SparkSession], None] = lambda _: None
     on_session_close: Callable[[], None] = lambda: None
-    """Called before the session is stopped."""
     restart_policy: Policy = field(default_factory=Policy)
     stop_timeout_s: float = STOP_TIMEOUT.default
     """Seconds that running batches have to end when the run is stopped."""

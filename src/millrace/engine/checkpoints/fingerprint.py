@@ -51,11 +51,9 @@ class Lineage:
             for leaf in scala_elements(source._jdf.queryExecution().analyzed().collectLeaves())
         ]
 
-    def streams(self) -> Iterator[str]:
-        """Yield the names of the streams that are read, in order."""
-        for leaf in scala_elements(self.plan.collectLeaves()):
-            if leaf.isStreaming():
-                yield self._named(leaf)
+    def streams(self) -> list[str]:
+        """Return the names of the streams that are read, in order."""
+        return [self._named(leaf) for leaf in scala_elements(self.plan.collectLeaves()) if leaf.isStreaming()]
 
     def origin(self, attribute: Any, node: Any) -> str:
         """Return a column that a node reads as SOURCE.name; a computed column has the name that it got there."""
@@ -124,9 +122,9 @@ def fingerprint(
     table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame], *, whole: bool = False
 ) -> StateSchema:
     """Return the fingerprint of a table as it is written; `sources` are the streams that it reads, by name."""
-    reading = _Reading(written, sources)
+    reader = _OperatorReader(written, sources)
     columns = tuple((field.name, field.dataType.simpleString()) for field in table.schema.fields)
-    return StateSchema(tuple(reading.lineage.streams()), tuple(reading.operators()), columns, whole)
+    return StateSchema(tuple(reader.streams()), tuple(reader.operators()), columns, whole)
 
 
 def keeps_state(table: DataFrame) -> bool:
@@ -146,19 +144,21 @@ def with_all_columns_read(table: DataFrame) -> DataFrame:
     return table.observe(_WHOLE, F.first(F.struct(*columns)).isNotNull().alias("any"))
 
 
-class _Reading:
+class _OperatorReader(Lineage):
+    """Describes the stateful operators of a plan."""
+
     def __init__(self, frame: DataFrame, sources: Mapping[str, DataFrame]) -> None:
-        self.lineage = Lineage(frame, sources)
+        super().__init__(frame, sources)
         self._spark: Any = frame.sparkSession
-        self._pretty: Any = self._spark._jvm.org.apache.spark.sql.catalyst.util.package.toPrettySQL
+        self._pretty: Any = self._jvm.org.apache.spark.sql.catalyst.util.package.toPrettySQL
         self._texts: dict[int, Part] = {}
 
     def operators(self) -> Iterator[StateOperator]:
-        stateful = [node for node in plan_nodes(self.lineage.plan) if node.isStateful()]
+        stateful = [node for node in plan_nodes(self.plan) if node.isStateful()]
         if not stateful:
             return
         optimizer = self._spark._jsparkSession.sessionState().optimizer()
-        chosen = [node for node in plan_nodes(optimizer.execute(self.lineage.plan)) if node.isStateful()]
+        chosen = [node for node in plan_nodes(optimizer.execute(self.plan)) if node.isStateful()]
         # If the optimiser merged or split operators, there are no pairs; then each is described as it was written.
         paired = [_family(node) for node in stateful] == [_family(node) for node in chosen]
         for node, executed in zip(stateful, chosen if paired else stateful, strict=True):
@@ -213,11 +213,11 @@ class _Reading:
 
     def _window(self, attribute: Any, node: Any) -> Part:
         """Describe a window by its lengths; the expression that computes it is long."""
-        expressions = self.lineage.made_by(attribute, node)
+        expressions = self.made_by(attribute, node)
         texts = [self._pretty(expression, True) for expression in expressions]
         lengths = sorted({int(number) for text in texts for number in _MICROSECONDS.findall(text)})
         read = [column for expression in expressions for column in scala_elements(expression.references())]
-        columns = sorted({self.lineage.origin(column, node) for column in read})
+        columns = sorted({self.origin(column, node) for column in read})
         several = [f"{len(expressions)} at once"] if len(expressions) > 1 else []
         parts = [*columns, *(f"{length / 1e6:g}s" for length in lengths), *several]
         if attribute.metadata().contains(_WINDOW[1]):
@@ -226,10 +226,10 @@ class _Reading:
 
     def _part(self, expression: Any, node: Any) -> Part:
         if kind_of(expression) == "AttributeReference":
-            return self.lineage.origin(expression, node), _type(expression)
+            return self.origin(expression, node), _type(expression)
         text = str(self._pretty(expression, True))
         for column in scala_elements(expression.references()):
-            origin = self.lineage.origin(column, node)
+            origin = self.origin(column, node)
             # A name after a dot has been replaced already, or is a field.
             text = re.sub(rf"(?<![\w.]){re.escape(column.name())}(?!\w)", origin.replace("\\", r"\\"), text)
         return text, _type(expression)

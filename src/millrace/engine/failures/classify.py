@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from millrace.errors import FunctionFailed, InputError, MillraceError, SinkFailed
 from millrace.errors.spark_text import error_names
@@ -25,16 +25,14 @@ class FailureKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Classification:
+class Classification(NamedTuple):
     """The kind of a failure, and why it is of that kind, in a few words."""
 
     kind: FailureKind
     why: str
 
 
-@dataclass(frozen=True)
-class _ConditionRow:
+class _ConditionRow(NamedTuple):
     kind: FailureKind
     why: str
     conditions: str
@@ -43,8 +41,7 @@ class _ConditionRow:
     """A regular expression that has to occur in the text as well."""
 
 
-@dataclass(frozen=True)
-class _TextRow:
+class _TextRow(NamedTuple):
     kind: FailureKind
     why: str
     names: str = ""

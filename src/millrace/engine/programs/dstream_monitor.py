@@ -15,7 +15,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.streaming import StreamingContext, StreamingListener
 
 from millrace.engine.failures.explain import explain
 from millrace.engine.supervision.stopping import is_interruption
@@ -24,9 +26,6 @@ from millrace.errors.spark_text import full_text, is_shut_down
 from millrace.telemetry.progress import BatchProgress, SourceProgress
 from millrace.telemetry.query_status import Phase, RunStatus
 from millrace.units import format_count
-
-if TYPE_CHECKING:
-    from pyspark.streaming import StreamingContext, StreamingListener
 
 NAME = "dstreams"
 """The name of a program's DStreams; those of a second context get a number."""
@@ -53,7 +52,6 @@ class DStreamMonitor:
         self._failure_text = ""
         self._stop_requested = False
         self._interrupted = False
-        """Whether it was stopped before its batches were done."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dstream-monitor", daemon=True)
 
@@ -170,8 +168,6 @@ def stop_context(timeout_s: float) -> bool:
 
     Return False if that takes longer than the timeout.
     """
-    from pyspark.streaming import StreamingContext
-
     context = StreamingContext._activeContext
     if context is None:
         return True
@@ -188,7 +184,6 @@ def stop_context(timeout_s: float) -> bool:
 
 def _listener(events: _Events, monitor: DStreamMonitor) -> StreamingListener:
     """Return a listener that only queues its events: Spark waits while it is called."""
-    from pyspark.streaming import StreamingListener
 
     def queue_for(handle: Callable[[Any], None]) -> Callable[[Any, Any], None]:
         return lambda _, event: events.put(partial(handle, event))

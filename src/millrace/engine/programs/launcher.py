@@ -13,7 +13,12 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.core import context as pyspark_context
+from pyspark.sql import SparkSession
+from pyspark.streaming import StreamingContext
 
 from millrace.engine.programs.dstream_monitor import NAME, DStreamMonitor, stop_context
 from millrace.engine.session.jvm import Jvm, OutputRouting, environment
@@ -24,11 +29,6 @@ from millrace.engine.supervision.monitor import QueryMonitor
 from millrace.engine.supervision.stopping import stop_all
 from millrace.settings import STATE
 from millrace.telemetry.query_status import RunStatus
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-    from pyspark.streaming import StreamingContext
 
 _POLL_INTERVAL_S = 0.1
 _BATCH_TIMEOUT_S = 10.0
@@ -62,14 +62,11 @@ class ProgramLauncher:
         self._monitoring = threading.Thread(target=self._monitor_sessions, name="program-monitor", daemon=True)
 
     def __enter__(self) -> ProgramLauncher:
-        from pyspark.core import context
-        from pyspark.streaming import StreamingContext
-
         # The one function with which PySpark starts a JVM. Variables for spark-submit could not redirect its output.
-        self._replace(context, "launch_gateway", self._launch)
+        self._replace(pyspark_context, "launch_gateway", self._launch)
         # PySpark's handler of Ctrl-C calls the JVM in the middle of another call, which fails with pages of text.
-        start: Callable[..., None] = context.SparkContext._do_init
-        self._replace(context.SparkContext, "_do_init", keep_signal_handlers()(_with_authentication(start)))
+        start: Callable[..., None] = SparkContext._do_init
+        self._replace(SparkContext, "_do_init", keep_signal_handlers()(_with_authentication(start)))
         self._replace(StreamingContext, "start", self._with_monitor(StreamingContext.start))
         self._replace(StreamingContext, "stop", self._with_notice(StreamingContext.stop))
         self._monitoring.start()
@@ -156,8 +153,6 @@ class ProgramLauncher:
                     pass
 
     def _end(self) -> None:
-        from pyspark import SparkContext
-
         self.stop_queries()
         self._stop.set()
         self._monitoring.join()
@@ -184,8 +179,6 @@ def _run_in_thread(function: Callable[[], None], name: str, timeout_s: float | N
 
 def _open_session() -> SparkSession | None:
     """Return the session of this process, if one is open."""
-    from pyspark.sql import SparkSession
-
     spark: SparkSession | None = SparkSession._instantiatedSession
     return spark if spark is not None and spark.sparkContext._jsc is not None else None
 
@@ -195,7 +188,6 @@ def _with_authentication(start: Callable[..., None]) -> Callable[..., None]:
 
     On a cluster the program must choose a secret itself.
     """
-    from pyspark import SparkConf
 
     @wraps(start)
     def start_with_authentication(context: SparkContext, master: str | None, *arguments: Any, **named: Any) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -61,8 +60,7 @@ class Generation:
     @classmethod
     def of(cls, payload: dict[str, Any]) -> Generation:
         outputs = tuple(Output(**output) for output in payload["outputs"])
-        start, end = payload["asked"]
-        return cls(**{**payload, "asked": (start, end), "outputs": outputs, "left_out": tuple(payload["left_out"])})
+        return cls(**payload | {name: tuple(payload[name]) for name in ("asked", "left_out")} | {"outputs": outputs})
 
 
 @dataclass(frozen=True)
@@ -146,13 +144,10 @@ def change(base: Path, update: Callable[[Generations], Generations]) -> Generati
     """Change what is stored, under a lock."""
     path = _path(base)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
+    with path.with_suffix(".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         changed = update(load(base))
         write_whole(path, json.dumps({"version": _VERSION, **asdict(changed)}, indent=1))
-    finally:
-        os.close(lock)
     return changed
 
 

@@ -24,9 +24,11 @@ def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
     """
     lags: dict[tuple[str, int], int] = {}
     with suppress(Exception):  # Spark is being stopped, or a consumer has just ended
-        beans = _ManagementBeans(spark)
-        for name in beans.names(_CONSUMERS):
-            lag = beans.attribute(name, _LAG)
+        gateway: Any = spark.sparkContext._gateway
+        consumers = gateway.jvm.javax.management.ObjectName(_CONSUMERS)
+        any_bean = ("javax.management.QueryExp", None)
+        for name in _call(gateway, "queryNames", (_OBJECT_NAME, consumers), any_bean):
+            lag = _call(gateway, "getAttribute", (_OBJECT_NAME, name), ("java.lang.String", _LAG))
             if lag is None or lag != lag:  # NaN before the first fetch
                 continue
             topic, partition = (name.getKeyProperty(key).strip('"') for key in ("topic", "partition"))
@@ -35,25 +37,11 @@ def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
     return lags
 
 
-class _ManagementBeans:
-    """The JVM's management beans. The class of their server is hidden, so its public interface is called."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._gateway: Any = spark.sparkContext._gateway
-        self._jvm = self._gateway.jvm
-        self._server = self._jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-
-    def names(self, pattern: str) -> Any:
-        types = (_OBJECT_NAME, "javax.management.QueryExp")
-        return self._call("queryNames", types, self._jvm.javax.management.ObjectName(pattern), None)
-
-    def attribute(self, name: Any, attribute: str) -> Any:
-        return self._call("getAttribute", (_OBJECT_NAME, "java.lang.String"), name, attribute)
-
-    def _call(self, method: str, types: tuple[str, ...], *arguments: Any) -> Any:
-        find, java = self._jvm.java.lang.Class.forName, self._jvm.java.lang
-        classes = self._gateway.new_array(java.Class, len(types))
-        values = self._gateway.new_array(java.Object, len(arguments))
-        for index, (name, argument) in enumerate(zip(types, arguments, strict=True)):
-            classes[index], values[index] = find(name), argument
-        return find("javax.management.MBeanServer").getMethod(method, classes).invoke(self._server, values)
+def _call(gateway: Any, method: str, *arguments: tuple[str, Any]) -> Any:
+    """Call a method of the server of management beans: by its public interface, since its class is hidden."""
+    java = gateway.jvm.java.lang
+    classes, values = (gateway.new_array(kind, len(arguments)) for kind in (java.Class, java.Object))
+    for index, (kind, argument) in enumerate(arguments):
+        classes[index], values[index] = java.Class.forName(kind), argument
+    server = java.management.ManagementFactory.getPlatformMBeanServer()
+    return java.Class.forName("javax.management.MBeanServer").getMethod(method, classes).invoke(server, values)

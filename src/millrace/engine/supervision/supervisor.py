@@ -142,7 +142,6 @@ class Supervisor:
         self.track(supervised.streaming, _end_note(supervised.query))
 
     def _record_end(self, supervised: SupervisedQuery, *, interrupted: bool) -> None:
-        """Record how a query that was stopped has ended."""
         if supervised.ended:
             return
         if supervised.streaming is None:
