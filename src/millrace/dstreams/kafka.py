@@ -173,18 +173,14 @@ def _partitions(cluster: Cluster, names: Sequence[str]) -> list[PartitionId]:
     return [(name, partition) for name in names for partition in metadata.topics[name].partitions]
 
 
-def _start_offsets(
-    cluster: Cluster, partitions: Sequence[PartitionId], parameters: Parameters
-) -> dict[PartitionId, int]:
+def _start_offsets(cluster: Cluster, partitions: Sequence[PartitionId], parameters: Parameters) -> offsets.Offsets:
     wanted = [TopicPartition(*partition) for partition in partitions]
     spec = OffsetSpec.earliest() if parameters.reset == "earliest" else OffsetSpec.latest()
     return offsets.list_offsets(cluster, wanted, spec, committed=parameters.committed)
 
 
 def _committed_offsets(cluster: Cluster, group: str, partitions: Sequence[PartitionId]) -> dict[PartitionId, int]:
-    if group not in consumer_groups.names(cluster):
-        return {}
-    committed = consumer_groups.committed(cluster, group)
+    committed = consumer_groups.committed(cluster, group) if group in consumer_groups.names(cluster) else {}
     return {partition: offset for partition, offset in committed.items() if partition in partitions}
 
 

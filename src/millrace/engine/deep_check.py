@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
+
+from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import sink_of, source_of
 from millrace.engine.checkpoints.resume import ResumePlanner
@@ -25,11 +28,6 @@ from millrace.pipeline.checks.triggers import realtime_refusal
 from millrace.pipeline.compatibility.state_schema import StateSchema
 from millrace.pipeline.model import PipelineDef, SourceDef
 from millrace.pipeline.plan import Plan, Query, make_plan
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from millrace.clients.kafka.cluster import Cluster
 
 
 def deep_problems(
@@ -78,7 +76,12 @@ def _query_problems(builder: QueryBuilder, query: Query) -> list[Problem]:
         for sink in query.sinks:
             place = sink.place
             sink_of(sink).shape(frame)
-        _require_supported(builder.spark, frame, query.mode)
+        if not frame.isStreaming:
+            raise InvalidDefinition("the table reads no stream", hint="static sources are for joins with streams")
+        spark: Any = builder.spark._jvm.org.apache.spark.sql
+        mode = getattr(spark.streaming.OutputMode, query.mode.capitalize())()
+        checker = spark.catalyst.analysis.UnsupportedOperationChecker
+        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
     except Exception as exception:
         error = explain(exception, place=place)
         return [Problem(error.condition, error.message, error.place or place, error.hint, error.why)]
@@ -90,8 +93,7 @@ def _python_problems(builder: QueryBuilder, tables: QueryTables, query: Query) -
 
     The expression counts even if its column is not used. Table functions are found when the query starts.
     """
-    pipeline = builder.pipeline
-    jvm: Any = builder.spark._jvm
+    pipeline, jvm = builder.pipeline, builder.spark._jvm
     python = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
     for name in pipeline.upstream(query.table):
         table = pipeline.table(name)
@@ -129,16 +131,6 @@ class _EmptyTables(QueryTables):
         folder = self._builder.context.state / "empty" / source.name
         folder.mkdir(parents=True, exist_ok=True)
         return with_watermark(spark.readStream.schema(ddl).parquet(str(folder)), source.watermark)
-
-
-def _require_supported(spark: SparkSession, frame: DataFrame, mode: str) -> None:
-    jvm: Any = spark._jvm
-    modes = jvm.org.apache.spark.sql.streaming.OutputMode
-    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-    plan = frame._jdf.queryExecution().analyzed()
-    if not frame.isStreaming:
-        raise InvalidDefinition("the table reads no stream", hint="static sources are for joins with streams")
-    checker.checkForStreaming(plan, getattr(modes, mode.capitalize())())
 
 
 def _no_cluster() -> Cluster:

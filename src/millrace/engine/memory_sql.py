@@ -216,7 +216,10 @@ class _Process:
         due = {name: MEMORY.table(name) for name, version in versions.items() if self._is_due(name, version, paused)}
         sizes = {name: due[name].nbytes if name in due else self._copies[name].size for name in names}
         if sum(sizes.values()) > _MAX_TABLES_BYTES:
-            raise _too_large(sizes)
+            what = ", ".join(f"{name} {format_bytes(size)}" for name, size in sizes.items())
+            why = f"a query reads at most {format_bytes(_MAX_TABLES_BYTES)} of rows"
+            hint = "keep fewer rows in memory: rows of the memory sink"
+            raise InputError(f"the tables are too large for SQL: {what}", why=why, hint=hint)
         if sum((sizes | {name: copy.size for name, copy in self._copies.items()}).values()) > _MAX_TABLES_BYTES:
             for name in self._copies.keys() - set(names):
                 self._write({"forget": name})
@@ -288,13 +291,6 @@ def _missing_table(answer: Mapping[str, Any]) -> str:
     """Return the table that an answer misses; "" if the answer is another one."""
     match = _MISSING_TABLE.search(str(answer.get("message"))) if answer.get("kind") == "CatalogException" else None
     return match[1] if match else ""
-
-
-def _too_large(sizes: Mapping[str, int]) -> InputError:
-    what = ", ".join(f"{name} {format_bytes(size)}" for name, size in sizes.items())
-    why = f"a query reads at most {format_bytes(_MAX_TABLES_BYTES)} of rows"
-    hint = "keep fewer rows in memory: rows of the memory sink"
-    return InputError(f"the tables are too large for SQL: {what}", why=why, hint=hint)
 
 
 def _problem(answer: Mapping[str, Any], timeout_s: float) -> MillraceError:

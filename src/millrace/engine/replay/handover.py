@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from millrace.clients.kafka.offsets import Offsets, PartitionId
 from millrace.connectors.base.registry import CONNECTORS, system_of
 from millrace.engine.checkpoints.query_history import position, read_offsets, recorded_start
 from millrace.engine.replay.generations import FIRST, is_single, load, pipeline_of, state_of
@@ -69,9 +70,7 @@ def _has_written(pipeline: PipelineDef, sink: SinkDef, query: Query, state: Path
     return (own["connector"], own["to"]) in targets
 
 
-def _start_offsets(
-    base: Path, number: int, query: Query, partitions: Iterable[tuple[str, int]]
-) -> dict[tuple[str, int], int]:
+def _start_offsets(base: Path, number: int, query: Query, partitions: Iterable[PartitionId]) -> Offsets:
     """Return where a run resumes: at its checkpoint, or else at the end of the replay (0 in newer partitions)."""
     generation = load(base).get(number)
     if position(state_of(base, number), query.name) is not None or generation is None:

@@ -48,9 +48,9 @@ def switch(base: Path, pipeline: str, number: int, clients: SystemClients) -> Ge
     if number == stored.current and stored.switching is None:
         raise InvalidReplay(f"generation {number} is the current one already")
     outputs = alias_targets(stored, number)
-    for output in outputs:
-        if output.kind == "files":
-            _require_link(output)
+    links = [link for output in outputs if output.kind == "files" and (link := link_of(output.name))]
+    if link := next((link for link in links if link.exists() and not link.is_symlink()), None):
+        raise FileUnusable(f"{link} exists, and is no link to the current generation", hint="rename it, or remove it")
 
     def switching(now: Generations) -> Generations:
         now.require(number)  # it may be deleted since the first check
@@ -126,12 +126,6 @@ def _publish(outputs: list[Output], pipeline: str, number: int, clients: SystemC
     for output in outputs:
         if output.kind == "files":
             _link(output)
-
-
-def _require_link(output: Output) -> None:
-    link = link_of(output.name)
-    if link is not None and link.exists() and not link.is_symlink():
-        raise FileUnusable(f"{link} exists, and is no link to the current generation", hint="rename it, or remove it")
 
 
 def _link(output: Output) -> None:

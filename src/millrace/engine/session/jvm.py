@@ -73,8 +73,6 @@ appender.file.policies.size.size = 10MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
 """
-
-
 _REDACTION = "spark.redaction.regex"
 _NAMED_VALUE = r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)=)(?:\"[^\"]*\"|[^\s,;&]+)"
 _URL_LOGIN = r"(://[^/\s:@]*:)[^/\s@]+@"

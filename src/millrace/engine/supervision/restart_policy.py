@@ -84,12 +84,9 @@ class RestartState:
         return Restart(self.policy.delay_s(self.number), self.number, max_number)
 
     def _restarts_left(self, kind: FailureKind) -> int:
-        if kind is FailureKind.TERMINAL:
-            return 0
         restarts_left = self.policy.restarts - self.number
-        if kind is FailureKind.TRANSIENT:
-            return restarts_left
-        return min(restarts_left, MAX_UNKNOWN_RESTARTS - self._unknown_restarts)
+        unknown_left = min(restarts_left, MAX_UNKNOWN_RESTARTS - self._unknown_restarts)
+        return {FailureKind.TERMINAL: 0, FailureKind.TRANSIENT: restarts_left}.get(kind, unknown_left)
 
     def reset(self) -> None:
         """Forget the failures: the query has made progress since."""

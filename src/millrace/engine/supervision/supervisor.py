@@ -179,9 +179,7 @@ class Supervisor:
 
     def _is_between_batches(self, supervised: SupervisedQuery) -> bool:
         """Return whether no batch is running that might be the one that failed."""
-        if not supervised.query.batches:
-            return True
-        state = self._batch_state(supervised)
+        state = self._batch_state(supervised) if supervised.query.batches else BatchState()
         return state is not None and state.batch is None
 
     def _batch_state(self, supervised: SupervisedQuery) -> BatchState | None:
