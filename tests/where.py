@@ -38,7 +38,7 @@ _WAITS: tuple[tuple[str, str, str], ...] = (
     ("Kafka groups", "kafka/consumer_groups.py", ""),
     ("Kafka transactions", "kafka/transactions.py", ""),
     ("Kafka, other", "clients/kafka/", ""),
-    ("query start", "engine/run.py", "_start_queries"),
+    ("query start", "supervision/supervisor.py", "start"),
     ("batches", "supervision/supervisor.py", "wait"),
     ("DStreams batches", "pyspark/streaming/context.py", ""),
     ("browser", "playwright/", ""),

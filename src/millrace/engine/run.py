@@ -114,7 +114,8 @@ def _run(plan: Plan, settings: RunSettings, run_status: RunStatus, stop: threadi
             panels = None if settings.channels is None else PanelRegistry(settings.channels)
             if panels:
                 panels.expect(plan)
-            with _lease(plan, context, state) as lease, _listeners(plan, settings, stop):
+            feeds = run_source_feeds(plan, context.cluster, context.notify, stop)
+            with _lease(plan, context, state) as lease, feeds if settings.start_listeners else nullcontext():
                 locks = RunLocks(state, lease)
                 context = replace(context, session=opening.result(), lock=locks)
                 letter_sources = {source.name for query in plan.queries if (source := query.dead_letter_source)}
@@ -237,12 +238,6 @@ def _offset_commits(plan: Plan, settings: RunSettings) -> Iterator[Callable[[Bat
     writing = [query.name for query in plan.queries if query.sinks]
     with OffsetCommitter(settings.context.cluster, plan.pipeline.name, writing) as committer:
         yield committer.on_batch
-
-
-def _listeners(plan: Plan, settings: RunSettings, stop: threading.Event) -> AbstractContextManager[None]:
-    """Give a time in which the sources that others send to listen."""
-    context = settings.context
-    return run_source_feeds(plan, context.cluster, context.notify, stop) if settings.start_listeners else nullcontext()
 
 
 def _lease(plan: Plan, context: RunContext, state: StateDir) -> AbstractContextManager[RunLease | None]:

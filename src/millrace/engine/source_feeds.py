@@ -28,12 +28,13 @@ def run_source_feeds(
     is read.
     """
     feeders: list[SourceFeeder] = []
+    endless = [plan.pipeline.upstream(query.table) for query in plan.queries if query.trigger.kind != "once"]
     try:
         for source in plan.pipeline.sources:
             filling = source_of(source).filling()
             if filling is None:
                 continue
-            if _is_read_without_end(plan, source):
+            if any(source.name in upstream for upstream in endless):
                 feeders.append(SourceFeeder(source, filling, cluster, notify, stop))
                 feeders[-1].start()
             else:
@@ -45,12 +46,6 @@ def run_source_feeds(
     for feeder in feeders:
         if feeder.error:
             raise feeder.error
-
-
-def _is_read_without_end(plan: Plan, source: SourceDef) -> bool:
-    """Return whether a query reads a source until it is stopped."""
-    names = (plan.pipeline.upstream(query.table) for query in plan.queries if query.trigger.kind != "once")
-    return any(source.name in upstream for upstream in names)
 
 
 class SourceFeeder:

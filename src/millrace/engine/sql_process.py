@@ -130,19 +130,15 @@ def _confined(tables: dict[str, pa.Table]) -> duckdb.DuckDBPyConnection:
         database.register(name, table)
     for setting in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
         database.execute(f"SET {setting}")
-    _limit_memory()
+    memory = Path("/proc/self/statm")
+    if memory.exists():  # on other systems there are only DuckDB's own limit and the timeout
+        max_bytes = int(memory.read_text("ascii").split()[0]) * resource.getpagesize() + _MAX_CHILD_MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
     for descriptor in (0, 1, 2):
         os.close(descriptor)
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE):
         resource.setrlimit(limit, (0, 0))
     return database
-
-
-def _limit_memory() -> None:
-    memory = Path("/proc/self/statm")
-    if memory.exists():  # on other systems there are only DuckDB's own limit and the timeout
-        limit = int(memory.read_text("ascii").split()[0]) * resource.getpagesize() + _MAX_CHILD_MEMORY_BYTES
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _write_to_kernel(name: str, value: str) -> None:

@@ -235,7 +235,9 @@ def _function_in_text(failure: Failure) -> MillraceError | None:
 
 
 def _function_failed(error: spark_text.PythonError, records: str = "") -> FunctionFailed:
-    kind = errors.SinkFailed if any(map(_is_sink, error.frames)) else FunctionFailed
+    # A frame of the foreach sink, ours or Spark's own.
+    sinks = [each for each in error.frames if each.file.endswith(_FOREACH_FILE) or each.function in _SPARK_FOREACH]
+    kind = errors.SinkFailed if sinks else FunctionFailed
     frame = error.user_frame
     named = frame is not None and not frame.function.startswith("<")
     return kind(
@@ -245,11 +247,6 @@ def _function_failed(error: spark_text.PythonError, records: str = "") -> Functi
         hint="fix it and run again: the batch is repeated" if records else "fix it and run again",
         exception=error.kind,
     )
-
-
-def _is_sink(frame: spark_text.PythonFrame) -> bool:
-    """Return whether a frame belongs to the foreach sink, ours or Spark's own."""
-    return frame.file.endswith(_FOREACH_FILE) or frame.function in _SPARK_FOREACH
 
 
 def _real_time_refused(failure: Failure) -> MillraceError | None:
@@ -279,8 +276,10 @@ def _analysis_failed(failure: Failure) -> MillraceError | None:
     site = spark_text.call_site(error) or spark_text.python_error_of(error).place
     if position is None or site is not None:
         return InvalidQuery(message, hint=hint, place=site)
-    why = f"at line {position[0]}, column {position[1]} of the SQL"
-    return InvalidQuery(message, hint=hint, why=why, place=_shifted(failure.place, position[0]))
+    why, place = f"at line {position[0]}, column {position[1]} of the SQL", failure.place
+    if place and place.line:  # of the file that contains the SQL
+        place = SourceLocation(place.file, place.line + position[0] - 1)
+    return InvalidQuery(message, hint=hint, why=why, place=place)
 
 
 def _analysis_message(error: BaseException) -> tuple[str, str | None]:
@@ -296,11 +295,6 @@ def _analysis_message(error: BaseException) -> tuple[str, str | None]:
     return spark_text.plain_text(str(error)) if condition != "DATA_SOURCE_NOT_FOUND" else spark_text.root_cause(
         error
     ), None
-
-
-def _shifted(place: SourceLocation | None, line: int) -> SourceLocation | None:
-    """Return a line of the SQL as a line of the file that contains the SQL."""
-    return SourceLocation(place.file, place.line + line - 1) if place and place.line else place
 
 
 def _query_failed(failure: Failure) -> MillraceError | None:

@@ -122,18 +122,17 @@ class BadRecordHandler:
             self._writer.close()
         if self._policy.count is not None and self._by_partition:
             task = _writer_task(static=self._policy.static)
-            counts = {_count_key(first, task): count for first, count in self._by_partition.values()}
+            # The keys are the same when the batch comes again.
+            counts = {
+                f"{first.file} {task.partition_id}" if first.topic is None else first.origin: count
+                for first, count in self._by_partition.values()
+            }
             self._policy.count.add(DeadLetterCount(0, -1 if task.batch_id is None else task.batch_id, counts))
 
     def abandon(self) -> None:
         """Discard what is not stored, after a failure: the task will be tried again."""
         if self._writer:
             self._writer.abandon()
-
-
-def _count_key(first: DeadLetter, task: WriterTask) -> str:
-    """Return what bad records are counted under: the same when their batch comes again."""
-    return f"{first.file} {task.partition_id}" if first.topic is None else first.origin
 
 
 @dataclass(frozen=True)
