@@ -36,7 +36,6 @@ class HadoopStore(Store):
         return cls(spark._jvm, context._jsc.hadoopConfiguration())
 
     def read(self, url: str) -> bytes:
-        """Return the content of a file."""
         with _java_errors_as_python(url):
             system, path = self._at(url)
             stream = system.open(path)
@@ -63,7 +62,6 @@ class HadoopStore(Store):
             context.rename(draft, path, self._overwrite_option())
 
     def names(self, url: str) -> list[str]:
-        """Return the names in a folder; none when it does not exist."""
         try:
             with _java_errors_as_python(url):
                 system, path = self._at(url)
@@ -72,7 +70,6 @@ class HadoopStore(Store):
             return []
 
     def is_folder(self, url: str) -> bool | None:
-        """Return whether it is a folder; None when it does not exist."""
         try:
             with _java_errors_as_python(url):
                 system, path = self._at(url)
@@ -81,7 +78,6 @@ class HadoopStore(Store):
             return None
 
     def remove(self, url: str) -> bool:
-        """Remove a file, or a folder with its content; return whether it existed."""
         with _java_errors_as_python(url):
             system, path = self._at(url)
             return bool(system.delete(path, True))

@@ -27,7 +27,6 @@ class ConsoleRecordSink(RecordSink):
         self._written = 0
 
     def write(self, records: Sequence[Record], done: Done | None = None) -> None:
-        """Print the values; a record without a value is an empty line."""
         sys.stdout.buffer.write(b"".join((record.value or b"") + b"\n" for record in records))
         sys.stdout.buffer.flush()
         self._written += len(records)
@@ -35,11 +34,9 @@ class ConsoleRecordSink(RecordSink):
             done(None)
 
     def tally(self) -> DeliveryReport:
-        """Lines printed so far."""
         return DeliveryReport(self._written)
 
     def close(self) -> DeliveryReport:
-        """Nothing is open."""
         return self.tally()
 
 
@@ -56,7 +53,6 @@ class ConsoleSink(Sink):
     truncate: int = option(0, "Maximum number of characters of a value.", shown_default="whole")
 
     def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
-        """Print a batch."""
         shown = whole_batch(frame)._show_string(self.rows, self.truncate or False)
         context.print_line(f"{context.name}, batch {batch}\n{shown.rstrip()}")
 

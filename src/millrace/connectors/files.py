@@ -55,11 +55,9 @@ class FilesRecordSink(RecordSink):
             done(None)
 
     def tally(self) -> DeliveryReport:
-        """Lines written so far."""
         return DeliveryReport(self._written)
 
     def close(self) -> DeliveryReport:
-        """Everything on disk, then closed."""
         try:
             self._sync()
         except OSError as error:
@@ -114,11 +112,9 @@ class FilesSource(DecodedSource):
 
     @property
     def not_replayed(self) -> str | None:
-        """Files that are kept are there for everybody."""
         return None if self.after == "keep" else f"its files are gone once they were read (after: {self.after})"
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """Options that do not fit each other, and a schema that does not parse."""
         if self.schema is not None:
             try:
                 parse_schema(self.schema)
@@ -137,7 +133,6 @@ class FilesSource(DecodedSource):
                 )
 
     def columns(self) -> Schema | None:
-        """The declared ones; those of files without a schema are known when they are looked at."""
         if self.schema is None and self.format != "text":
             return None
         own = parse_schema(self.schema or "value string").fields
@@ -145,7 +140,6 @@ class FilesSource(DecodedSource):
         return Schema((*own, *carried))
 
     def prepare(self, context: RunContext) -> None:
-        """A folder that is followed is made if it is missing."""
         if not context.static and not any(mark in self.path for mark in "*?[{:"):
             Path(self.path).mkdir(parents=True, exist_ok=True)
 
@@ -164,7 +158,6 @@ class FilesSource(DecodedSource):
         return replace(self, schema=found._jdf.schema().toDDL())
 
     def resources(self) -> tuple[str, ...]:
-        """The folder."""
         return (_folder(self.path),)
 
     def load(self, context: RunContext) -> DataFrame:
@@ -186,7 +179,6 @@ class FilesSource(DecodedSource):
         return frame.select("*", *place)
 
     def sift(self, raw: DataFrame) -> tuple[DataFrame, Column]:
-        """Rows with the bytes they came from, and why a row is bad."""
         from pyspark.sql import functions as F
 
         if self.format == "text":
@@ -199,7 +191,6 @@ class FilesSource(DecodedSource):
         return raw.withColumn("_bytes", line.cast("binary")), reason
 
     def dead_letter_target(self, context: RunContext) -> DeadLetterTarget:
-        """A folder of the run."""
         names = parse_schema(self.schema).names if self.format == "csv" and self.header and self.schema else None
         files = FileSource(self.path, self.only, self.separator.join(names) if names else None)
         return FolderDeadLetterTarget(context.state / "dead" / context.name, context.pipeline, context.name, files)
@@ -242,12 +233,10 @@ class FilesSink(Sink):
     options: Mapping[str, Any] | None = option(None, "More options of Spark's writer, as {compression: zstd}.")
 
     def resources(self, table: str) -> tuple[str, ...]:
-        """The folder."""
         del table
         return (_folder(self.path),)
 
     def shape(self, frame: DataFrame) -> DataFrame:
-        """The rows as they are; their folders' columns must be among them."""
         for name in self.partition_by:
             if name.lower() not in [one.lower() for one in frame.columns]:
                 raise InvalidDefinition(
@@ -285,11 +274,9 @@ class FilesSink(Sink):
         return max((int(name) for name in names if name.isdecimal()), default=None)
 
     def in_generation(self, number: int) -> Mapping[str, Any]:
-        """A folder beside it."""
         return {"path": f"{self.path.rstrip('/')}.g{number}"}
 
     def is_there(self, context: RunContext) -> bool:
-        """Whether the folder has something in it."""
         del context
         folder = Path(self.path.removeprefix("file://"))
         return folder.is_dir() and any(folder.iterdir())
@@ -306,7 +293,6 @@ class FilesSink(Sink):
         sink.addBatch(batch, frame._jdf)
 
     def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
-        """Spark's own streaming sink, or the same for each batch."""
         if context.checks_ownership_per_batch:
             return super().stream(rows, context)
         written = rows.format(self.format).options(**self._options()).option("path", self.path)

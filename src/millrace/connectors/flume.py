@@ -31,7 +31,6 @@ class FlumeSource(KafkaSource):
     current: bool = field(default=False, init=False)
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """Several topics, an address that is none, or one that others reach and nobody may use."""
         yield from super().mistakes()
         if len(self.topic) > 1:
             yield OptionMistake("option.invalid", "flume has one topic", "topic")
@@ -52,7 +51,6 @@ class FlumeSource(KafkaSource):
                 )
 
     def filling(self) -> SourceFilling:
-        """The feed that listens to agents."""
         host, port = self._address()
         options = {"host": host, "port": port, "key": self.key, "max_bytes": self.max_bytes}
         return SourceFilling("flume", self.topic[0], options | {"allow": ",".join(self.allow) or None}, self.listen)

@@ -36,7 +36,6 @@ class ForeachSink(Sink):
         return not self.batch
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """Something that cannot be called, or cannot be found."""
         try:
             found = self._found()
         except InputError as error:
@@ -46,7 +45,6 @@ class ForeachSink(Sink):
             yield OptionMistake("option.invalid", "foreach needs a function, or an object that has process(row)")
 
     def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
-        """Give a batch to the function; rows one by one where Spark keeps them."""
         del context
         found = _portable(self._found())
         if self.batch:

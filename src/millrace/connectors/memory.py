@@ -124,10 +124,8 @@ class MemorySink(Sink):
     rows: int = option(1_000_000, "About how many rows are kept, the newest.", least=1)
 
     def resources(self, table: str) -> tuple[str, ...]:
-        """A table in memory."""
         return (f"the memory table {(self.name or table).lower()}",)  # to SQL, capitals make no difference
 
     def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
-        """Bring a batch to the driver."""
         rows: Any = frame.toArrow()
         MEMORY.put(self.name or context.name, rows, batch, mode=context.mode, key=self.key, limit=self.rows)

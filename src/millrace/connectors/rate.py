@@ -24,11 +24,9 @@ class RateSource(Source):
     per_batch: bool = option(False, "Count rows for each batch instead of each second.")
 
     def columns(self) -> Schema | None:
-        """Always the same two."""
         return parse_schema("timestamp timestamp, value bigint")
 
     def load(self, context: RunContext) -> DataFrame:
-        """The rows of Spark's source."""
         kind, counted = ("rate-micro-batch", "rowsPerBatch") if self.per_batch else ("rate", "rowsPerSecond")
         reader = context.spark.readStream.format(kind).option(counted, self.rows)
         if self.partitions:

@@ -29,7 +29,6 @@ class SocketSource(DecodedSource):
     format: str = option("text", "What a line is: json, csv, text or raw.")
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """An address that is none."""
         yield from super().mistakes()
         try:
             self._host_and_port()
@@ -37,13 +36,11 @@ class SocketSource(DecodedSource):
             yield OptionMistake("option.invalid", error.message, hint=error.hint)
 
     def load(self, context: RunContext) -> DataFrame:
-        """The lines as bytes, with the time of their arrival."""
         host, port = self._host_and_port()
         reader = context.spark.readStream.format("socket").option("host", host).option("port", port)
         return reader.option("includeTimestamp", True).load().selectExpr("cast(value as binary) value", "timestamp")
 
     def dead_letter_target(self, context: RunContext) -> DeadLetterTarget:
-        """A folder of the run."""
         return FolderDeadLetterTarget(
             context.state / "dead" / context.name, pipeline=context.pipeline, source=context.name
         )

@@ -26,11 +26,9 @@ class SparkSource(Source):
     more: Mapping[str, Any] = option(help="The format's own options.", rest=True)
 
     def resources(self) -> tuple[str, ...]:
-        """Where the format's options say that it is."""
         return _place(self.format, self.more)
 
     def load(self, context: RunContext) -> DataFrame:
-        """Its rows."""
         reader = (context.spark.read if context.static else context.spark.readStream).format(self.format)
         if self.schema:
             reader = reader.schema(self.schema)
@@ -48,17 +46,14 @@ class SparkSink(Sink):
     more: Mapping[str, Any] = option(help="The format's own options.", rest=True)
 
     def resources(self, table: str) -> tuple[str, ...]:
-        """Where the format's options say that it is."""
         del table
         return _place(self.format, self.more)
 
     def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
-        """Append a batch."""
         del batch, context
         frame.write.format(self.format).options(**self.more).mode("append").save()
 
     def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
-        """Spark's own way for the format."""
         del context
         return rows.format(self.format).options(**self.more)
 

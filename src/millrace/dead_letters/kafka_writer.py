@@ -81,7 +81,6 @@ class KafkaDeadLetterTarget(DeadLetterTarget):
         return create_dead_letter_topics(replace(self.cluster), {topic: self.dead_topic(topic) for topic in topics})
 
     def open(self, task: WriterTask) -> KafkaDeadLetterWriter:
-        """Return the writer of a task; nothing is opened before there is a letter."""
         return KafkaDeadLetterWriter(self, DecoderId(task.query, self.decoder_version or task.query, task.batch_id))
 
 

@@ -83,7 +83,6 @@ class FolderDeadLetterTarget(DeadLetterTarget):
             raise no_folder_on_object_store(self.source)
 
     def open(self, task: WriterTask) -> DeadLetterWriter:
-        """Return the writer of the file of a batch and partition."""
         batch = uuid.uuid4().hex if task.batch_id is None else str(task.batch_id)
         return _FolderDeadLetterWriter(self, f"{task.query}-{batch}-{task.partition_id}.jsonl")
 

@@ -42,7 +42,6 @@ class FileLeases(Leases):
     path: Path
 
     def load(self, stream: Stream) -> ShardReadLimit | None:
-        """Return the positions of the file."""
         try:
             known = ShardReadLimit.of(json.loads(self.path.read_text("utf-8")))
         except FileNotFoundError:
@@ -55,7 +54,6 @@ class FileLeases(Leases):
         return known
 
     def save(self, reach: ShardReadLimit, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
-        """All of it at once."""
         del listed, briefly
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

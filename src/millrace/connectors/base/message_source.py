@@ -63,7 +63,6 @@ class DecodedSource(MessageSource):
         return {"text": "sift", "raw": "whole"}.get(self.format, self.decoder)
 
     def sift(self, raw: DataFrame) -> tuple[DataFrame, Column]:
-        """Text, which is bad when it is not UTF-8 or not there."""
         from pyspark.sql import functions as F
 
         text = F.col("value").cast("string")
@@ -73,12 +72,10 @@ class DecodedSource(MessageSource):
 
     @cached_property
     def declared(self) -> Schema | None:
-        """The schema that the pipeline gives."""
         return parse_schema(self.schema) if self.schema else None
 
     @property
     def included(self) -> tuple[str, ...]:
-        """The carried columns that stay."""
         if self.include is not None:
             return self.include
         without = () if self.bytes_format.needs_schema else tuple(name for name in self.carried if name != "headers")
@@ -86,18 +83,15 @@ class DecodedSource(MessageSource):
 
     @property
     def when_bad(self) -> str:
-        """`dead_letter`, `drop` or `fail`."""
         return self.on_bad
 
     def by_spark(self) -> DecodedSource:
-        """With `decoder: spark`."""
         return dataclasses.replace(self, decoder="spark") if self.format in ("json", "csv") else self
 
     def _decoded(self) -> Schema:
         return self.bytes_format.columns(self.declared)
 
     def columns(self) -> Schema | None:
-        """The decoded columns, then the included ones."""
         carried = (
             parse_schema(", ".join(f"`{name}` {self._carried_type(name)}" for name in self.included)).fields
             if self.included
@@ -109,7 +103,6 @@ class DecodedSource(MessageSource):
         return "string" if name == "key" and self.format != "raw" else self.carried[name]
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """An unknown format, a schema that is missing or does not parse, columns that clash."""
         mistakes = list(self._format_mistakes())
         yield from mistakes
         if mistakes:

@@ -54,7 +54,6 @@ class CassandraSource(Source):
     consistency: str = option("local_quorum", "How many replicas must answer.", choices=_LEVELS[1:])
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """A table without its keyspace, and a schema that does not parse."""
         yield from _bad_name(self.table)
         if self.schema is not None:
             try:
@@ -63,19 +62,15 @@ class CassandraSource(Source):
                 yield OptionMistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
 
     def columns(self) -> Schema | None:
-        """The declared ones; else they are known when the table is looked at."""
         return None if self.schema is None else parse_schema(self.schema)
 
     def resources(self) -> tuple[str, ...]:
-        """The table."""
         return (f"table {self.table}",)
 
     def prepare(self, context: RunContext) -> None:
-        """The table must be there, with the columns that are named."""
         self._wanted(require_table(context.cassandra(), self.table))
 
     def load(self, context: RunContext) -> DataFrame:
-        """Its rows, asked of Cassandra when Spark needs them."""
         return self.rows(context.spark, context.cassandra())
 
     def rows(self, spark: SparkSession, door: Cassandra) -> DataFrame:
@@ -139,7 +134,6 @@ class CassandraSink(Sink):
     )
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """No table, no key for a new one, a key that is named twice, a TTL that Cassandra does not take."""
         yield from _bad_name(self.table)
         if self.create and not self.key:
             hint = "name the columns of the partition key, as key: application"
@@ -164,7 +158,6 @@ class CassandraSink(Sink):
             )
 
     def resources(self, table: str) -> tuple[str, ...]:
-        """The table."""
         del table
         return (f"table {self.table}",)
 
@@ -178,11 +171,9 @@ class CassandraSink(Sink):
             self._design.require_same_key(found)
 
     def in_generation(self, number: int) -> Mapping[str, Any]:
-        """A table beside it."""
         return {"table": f"{self.table}_g{number}"}
 
     def is_there(self, context: RunContext) -> bool:
-        """Whether there is such a table."""
         return look_up(context.cassandra(), self.table) is not None
 
     def prepare_like(self, other: Sink, context: RunContext) -> None:
@@ -210,7 +201,6 @@ class CassandraSink(Sink):
         return frame.select(*shaped)
 
     def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
-        """Write a batch; returns when every row is safe."""
         try:
             self._write(frame, batch, context)
         except MillraceError as error:

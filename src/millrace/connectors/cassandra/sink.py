@@ -233,7 +233,6 @@ class Insertion:
     erase: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`."""
         import pyarrow as pa
         from pyspark import TaskContext
 

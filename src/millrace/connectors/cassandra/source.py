@@ -249,11 +249,9 @@ class TableReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types ar
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A task for each statement."""
         return [InputPartition(select) for select in self._question.selects(self._reading.parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one statement."""
         try:
             yield from self._reading.batches(partition.value, self._schema)
         except MillraceError as error:

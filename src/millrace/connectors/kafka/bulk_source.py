@@ -168,7 +168,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return {topic: dict(numbers) for topic, numbers in self._following.begin.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """As the pipeline says."""
         return ReadMaxRows(self._following.most) if self._following.most else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -179,7 +178,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             raise to_transport(error) from None
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """The end of the next batch."""
         try:
             self._pace.begins(start, time.monotonic())
             begun = _by_place(start)
@@ -193,11 +191,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             raise to_transport(error) from None
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
-        """Where the topics end, as far as was seen."""
         return by_topic(self._latest) if self._latest else None
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """One for each partition that has records in the batch."""
         begun = _by_place(start)
         spans = [
             FetchRange(*place, begun.get(place, 0), stop, self._led.get(place))
@@ -206,7 +202,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return [KafkaInputPartition(span) for span in spans if span.stop > span.start]
 
     def read(self, partition: KafkaInputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one partition, in a task."""
         own = self._following
         try:
             found = fetch_records(own.cluster, partition.span, committed=own.committed, go_on=own.go_on)
@@ -287,7 +282,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._led, self._looked = found, time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to tasks."""
         return {"_following": self._following}
 
 
@@ -304,11 +298,9 @@ def bulk_data_source(following: BulkSourceSpec) -> type[DataSource]:
             return own
 
         def schema(self) -> str:
-            """What comes out."""
             return following.ddl
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            """Who follows them."""
             del schema
             return KafkaStreamReader(following)
 

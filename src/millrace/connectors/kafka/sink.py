@@ -71,7 +71,6 @@ class KafkaRecordSink(RecordSink):
         self._producer = Producer(cluster, target.topic, delivery, target.stop)
 
     def write(self, records: Sequence[Record], done: Done | None = None) -> None:
-        """Queue records; waits while too many are on their way."""
         self._producer.send(records, done)
 
     def tally(self) -> DeliveryReport:
@@ -80,7 +79,6 @@ class KafkaRecordSink(RecordSink):
         return DeliveryReport(producer.delivered, producer.failed, producer.failure() if producer.reason else None)
 
     def close(self) -> DeliveryReport:
-        """Wait for the acknowledgements that are still due."""
         self._producer.close(self._say)
         return self.tally()
 
@@ -112,7 +110,6 @@ class KafkaSink(Sink):
     registry: str | None = option(None, "For avro: the address of a schema registry.")
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """No topic at all; options of Avro without it."""
         if not self.topic and not self.topic_column:
             yield OptionMistake("option.missing", "kafka needs a topic, or topic_column")
         yield from bad_topic_names((self.topic,) if self.topic else ())
@@ -133,18 +130,15 @@ class KafkaSink(Sink):
 
     @property
     def needs_single_writer(self) -> bool:
-        """With transactions."""
         return self.guarantee == "exactly-once"
 
     def prepare(self, context: RunContext) -> None:
-        """Make the topic if it is missing."""
         if self.topic:
             ensure_topic(context, self.topic)
         if self.needs_single_writer and context.batches:
             self._commit_ledger(context).prepare()
 
     def require_newest(self, context: RunContext) -> None:
-        """What its transactions have noted is known to the checkpoint."""
         if self.needs_single_writer and context.batches:
             from millrace.connectors.kafka.exactly_once import require_newest
 
@@ -155,7 +149,6 @@ class KafkaSink(Sink):
                 raise ledger.problem(error) from error
 
     def release(self, context: RunContext) -> None:
-        """End the transactions of a batch that is not done."""
         if self.needs_single_writer and context.batches:
             from millrace.connectors.kafka.exactly_once import release_transactions
 
@@ -166,11 +159,9 @@ class KafkaSink(Sink):
         return None if self.topic_column else {"topic": f"{self.topic}.g{number}"}
 
     def is_there(self, context: RunContext) -> bool:
-        """Whether there is such a topic."""
         return self.topic in context.cluster().connect().topics
 
     def prepare_like(self, other: Sink, context: RunContext) -> None:
-        """Make the topic with the partitions, the copies and the settings of another."""
         cluster = context.cluster()
         like = other.topic if isinstance(other, KafkaSink) else ""
         if like not in cluster.connect().topics or self.is_there(context):
@@ -179,12 +170,10 @@ class KafkaSink(Sink):
         topics.create(cluster, self.topic, len(found.partitions), found.replication, found.configs)
 
     def resources(self, table: str) -> tuple[str, ...]:
-        """The topic that is named."""
         del table
         return (f"topic {self.topic}",) if self.topic else ()
 
     def shape(self, frame: DataFrame) -> DataFrame:
-        """Key, value, headers, partition and topic, as Spark's Kafka sink wants them."""
         from millrace.connectors.base.message_source import encoded_key, encoded_value
 
         special = [name for name in (self.topic_column, self.partition, self.headers) if name]
@@ -197,7 +186,6 @@ class KafkaSink(Sink):
         return frame.select(*shaped)
 
     def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
-        """Write a batch, in transactions or with Spark's Kafka sink."""
         if self.needs_single_writer:
             from millrace.connectors.kafka.exactly_once import with_transactional_writer, write_batch
 

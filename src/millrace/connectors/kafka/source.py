@@ -100,16 +100,13 @@ class KafkaSource(DecodedSource):
 
     @property
     def continues_on_data_loss(self) -> bool:
-        """As the pipeline says."""
         return self.on_data_loss == "continue"
 
     @property
     def not_replayed(self) -> str | None:
-        """What is retained can be read by everybody."""
         return None
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """Not exactly one way to name topics, or a start that cannot be read."""
         yield from super().mistakes()
         if sum(map(bool, (self.topic, self.pattern, self.partitions))) != 1:
             yield OptionMistake("option.missing", "kafka needs exactly one of: a topic, pattern or partitions")
@@ -125,7 +122,6 @@ class KafkaSource(DecodedSource):
                 yield OptionMistake("option.invalid", f"kafka cannot start at {self.start!r}", "start", hint)
 
     def prepare(self, context: RunContext) -> None:
-        """Make the topics that are missing, and those of the dead letters."""
         for name in self.topics():
             ensure_topic(context, name)
         if self.keeps_dead_letters:
@@ -149,15 +145,12 @@ class KafkaSource(DecodedSource):
         )
 
     def resources(self) -> tuple[str, ...]:
-        """The topics that are named."""
         return tuple(f"topic {name}" for name in self.topics())
 
     def topics(self) -> tuple[str, ...]:
-        """As the pipeline says."""
         return self.topic or tuple(self.partitions or ())
 
     def load(self, context: RunContext) -> DataFrame:
-        """The rows of Spark's Kafka source, or the same in columns."""
         return self.opened(context, None)[0]
 
     def opened(self, context: RunContext, decoding: RecordDecoder | None) -> tuple[DataFrame, bool]:

@@ -105,7 +105,6 @@ class KinesisSource(KinesisAccess, DecodedSource):
         return "replay knows the offsets of Kafka and files, not those of Kinesis"
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """No such name of a stream, a start that cannot be read, half of a key."""
         yield from super().mistakes()
         yield from self.bad_access(self.stream)
         if self.start not in ("earliest", "latest"):
@@ -116,16 +115,13 @@ class KinesisSource(KinesisAccess, DecodedSource):
                 yield OptionMistake("option.invalid", f"kinesis cannot start at {self.start!r}", "start", hint)
 
     def resources(self) -> tuple[str, ...]:
-        """The stream."""
         return (f"stream {self.stream}",)
 
     def prepare(self, context: RunContext) -> None:
-        """The stream must be there."""
         del context
         self.door.stream(self.stream)
 
     def load(self, context: RunContext) -> DataFrame:
-        """Its records, as they come."""
         from millrace.connectors.kinesis.source import ShardSourceSpec, stream_source
 
         following = ShardSourceSpec(
@@ -136,7 +132,6 @@ class KinesisSource(KinesisAccess, DecodedSource):
         return context.spark.readStream.format(kind.name()).load()
 
     def dead_letter_target(self, context: RunContext) -> DeadLetterTarget:
-        """A folder of the run."""
         return FolderDeadLetterTarget(context.state / "dead" / context.name, context.pipeline, context.name)
 
     def _since(self, context: RunContext) -> int | None:
@@ -165,21 +160,17 @@ class KinesisSink(KinesisAccess, Sink):
     largest: int = option(1024 * 1024, "Bytes that the stream takes in a record, with its key.", least=1)
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        """No such name of a stream, half of a key."""
         yield from self.bad_access(self.name)
 
     def resources(self, table: str) -> tuple[str, ...]:
-        """The stream."""
         del table
         return (f"stream {self.name}",)
 
     def prepare(self, context: RunContext) -> None:
-        """The stream must be there."""
         del context
         self.door.stream(self.name)
 
     def shape(self, frame: DataFrame) -> DataFrame:
-        """The record and its partition key."""
         from pyspark.sql import functions as F
 
         from millrace.connectors.base.message_source import encoded_key, spark_encoded_value
@@ -189,7 +180,6 @@ class KinesisSink(KinesisAccess, Sink):
         return frame.select(value, key.cast("string").alias("key"))
 
     def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
-        """Write a batch; returns when the stream has every record."""
         from millrace.connectors.kinesis.sink import PUT_RESULT, KinesisBatchWriter
 
         del batch, context

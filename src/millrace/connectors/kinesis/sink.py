@@ -33,7 +33,6 @@ class KinesisBatchWriter:
     """Bytes that a record may have, with its key."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`."""
         import pyarrow as pa
 
         try:

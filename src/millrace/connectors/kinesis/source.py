@@ -135,7 +135,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             raise to_transport(error) from None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """As the pipeline says."""
         return ReadMaxRows(self._following.most) if self._following.most else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -175,7 +174,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return self._tail
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One for each shard that has records in the batch."""
         spans = records_between(ShardReadLimit.of(start), ShardReadLimit.of(end))
         return [ShardInputPartition(span, self._at_hand(span)) for span in spans]
 
@@ -184,7 +182,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return packed_records(records) if records else None
 
     def read(self, partition: ShardInputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one shard, in a task."""
         own, span = self._following, partition.span
         try:
             held = partition.records or packed_records(read_again(own.door, own.stream, span, go_on=own.go_on))
@@ -196,7 +193,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Nothing: Spark's checkpoint is what counts."""
 
     def stop(self) -> None:
-        """Read no more."""
         if self._tail is not None:
             self._tail.close()
             self._tail = None
@@ -216,15 +212,12 @@ def stream_source(following: ShardSourceSpec) -> type[DataSource]:
 
         @classmethod
         def name(cls) -> str:
-            """A name that only this stream has."""
             return own
 
         def schema(self) -> str:
-            """The record and where it was."""
             return ROW_DDL
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            """Who follows it."""
             del schema
             logging.getLogger("botocore").setLevel(logging.ERROR)
             return KinesisStreamReader(following)
