@@ -33,9 +33,8 @@ _LOCK = "redrive.lock"
 
 def letter_identity(letter: DeadLetter) -> str:
     """What makes a letter of a file the same one when its batch is run again: the file it was in, and its bytes."""
-    made = blake2b((letter.file or "").encode("utf-8", "surrogatepass"), digest_size=12)
-    made.update(b"\0" if letter.value is None else b"\1" + letter.value)
-    return made.hexdigest()
+    file = (letter.file or "").encode("utf-8", "surrogatepass")
+    return blake2b(file + (b"\0" if letter.value is None else b"\1" + letter.value), digest_size=12).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class JournalEntry:
     """Letters, and the file that they were sent with."""
 
     draft: Path
-    final: Path
+    file: Path
     letters: tuple[str, ...]
     at: int = 0
     fix: str | None = None
@@ -91,28 +90,24 @@ class Journal:
 
     def counts(self) -> JournalCounts:
         """How often each letter was sent, as far as its file got its name."""
-        return JournalCounts(Counter(name for one in self.entries() if one.is_done() for name in one.letters))
+        return JournalCounts(Counter(name for entry in self.entries() if entry.is_done() for name in entry.letters))
 
     def add(self, entries: Sequence[JournalEntry]) -> None:
         """Write lines; when it returns they are on disk."""
-        lines = [
-            {"draft": str(one.draft), "file": str(one.final), "letters": one.letters, "at": one.at, "fix": one.fix}
-            for one in entries
-        ]
         with self._path.open("ab+") as file:
             _cut_torn_line(file)
-            file.write(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+            file.writelines(orjson.dumps(entry, str, orjson.OPT_APPEND_NEWLINE) for entry in entries)
             file.flush()
             os.fsync(file.fileno())
         sync_folder(self.folder)
 
     def name_drafts(self, entries: Iterable[JournalEntry]) -> None:
         """Give drafts their names. The journal is as new as that: who follows it looks at its time."""
-        waiting = [one for one in entries if not one.is_done()]
-        for one in waiting:
-            one.draft.rename(one.final)
-            sync_folder(one.final.parent)
-        if waiting:
+        unnamed = [entry for entry in entries if not entry.is_done()]
+        for entry in unnamed:
+            entry.draft.rename(entry.file)
+            sync_folder(entry.file.parent)
+        if unnamed:
             os.utime(self._path)
 
     @contextmanager
@@ -123,9 +118,8 @@ class Journal:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise RedriveBusy(
-                    f"another redrive of {self.folder} is at work", hint="try again when it has ended"
-                ) from None
+                what = f"another redrive of {self.folder} is at work"
+                raise RedriveBusy(what, hint="try again when it has ended") from None
             yield
         finally:
             os.close(lock)
@@ -184,9 +178,9 @@ def local_path(file: str | None) -> Path | None:
     """The path of a file on this machine; None when it is elsewhere."""
     if not file:
         return None
-    found = urlsplit(file)
-    if found.scheme == "file":
-        return Path(unquote(found.path))
+    url = urlsplit(file)
+    if url.scheme == "file":
+        return Path(unquote(url.path))
     return None if "://" in file else Path(file).absolute()
 
 
@@ -195,5 +189,5 @@ def _matches(name: str, pattern: str) -> bool:
     before, brace, rest = pattern.partition("{")
     choices, end, after = rest.partition("}")
     if brace and end and "{" not in choices:
-        return any(_matches(name, before + one + after) for one in choices.split(","))
+        return any(_matches(name, before + choice + after) for choice in choices.split(","))
     return fnmatchcase(name, pattern)

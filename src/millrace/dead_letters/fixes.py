@@ -44,19 +44,17 @@ class Fix:
 
     def __call__(self, letter: DeadLetter) -> DeadLetter | None:
         """The letter as it is to be sent; None leaves it where it is. Raises what the fix raises."""
-        made = self._function(letter)
-        match made:
-            case None:
-                return None
-            case DeadLetter():
-                return made
-            case Record():
-                return replace(letter, value=made.value, key=made.key, headers=made.headers or letter.headers)
-            case str():
-                return replace(letter, value=made.encode("utf-8"))
-            case bytes() | bytearray() | memoryview():
-                return replace(letter, value=bytes(made))
-        kind = type(made).__name__
+        match self._function(letter):
+            case None | DeadLetter() as result:
+                return result
+            case Record() as record:
+                return replace(letter, value=record.value, key=record.key, headers=record.headers or letter.headers)
+            case str() as text:
+                return replace(letter, value=text.encode("utf-8"))
+            case bytes() | bytearray() | memoryview() as content:
+                return replace(letter, value=bytes(content))
+            case other:
+                kind = type(other).__name__
         raise TypeError(f"the fix gave {'an' if kind[0] in 'aeiou' else 'a'} {kind}, not bytes, text, a letter or None")
 
 
@@ -74,20 +72,19 @@ def python_fix(spec: str) -> Fix:
     if folder not in sys.path:
         sys.path.insert(0, folder)  # as `python FILE` does
     try:
-        found = runpy.run_path(file, run_name="millrace_fix").get(name)
+        function = runpy.run_path(file, run_name="millrace_fix").get(name)
     except (Exception, SystemExit) as error:
         raise FileUnusable(f"{file} raised {fix_failure(error, file)}", place=SourceLocation(file)) from error
-    if not callable(found):
+    if not callable(function):
         raise InvalidOption(f"{file} has no function {name!r}", hint="--fix takes FILE.py:function")
-    return Fix(spec, found, file)
+    return Fix(spec, function, file)
 
 
 def sql_fix(expression: str) -> Fix:
     """The fix that is a SQL expression over a letter's columns, in SQLite's words: text or bytes; NULL leaves it."""
     if not expression.strip():
-        raise InvalidSql(
-            "the fix is empty", hint="write an expression for the new value: replace(value, 'NaN', 'null')"
-        )
+        hint = "write an expression for the new value: replace(value, 'NaN', 'null')"
+        raise InvalidSql("the fix is empty", hint=hint)
     database = sqlite3.connect(":memory:", check_same_thread=False)
     database.create_function("regexp_replace", 3, _regexp_replace, deterministic=True)
     database.create_function("regexp", 2, _regexp, deterministic=True)
@@ -104,28 +101,28 @@ def sql_fix(expression: str) -> Fix:
     def evaluate(letter: DeadLetter) -> object:
         steps = iter(range(_MAX_SQLITE_STEPS // 10_000))
         database.set_progress_handler(lambda: next(steps, None) is None, 10_000)
-        made = database.execute(query, _values(letter)).fetchone()[0]
-        return str(made) if isinstance(made, int | float) else made
+        value = database.execute(query, _values(letter)).fetchone()[0]
+        return str(value) if isinstance(value, int | float) else value
 
     return Fix(expression, evaluate)
 
 
-def _problem(expression: str, said: str) -> str:
+def _problem(expression: str, message: str) -> str:
     """SQLite's words about an expression, without those that stand around it and that the user did not write."""
-    if said.startswith("unrecognized token"):
-        bad = said.partition('"')[2].partition("\n")[0].removesuffix('"')
+    if message.startswith("unrecognized token"):
+        bad = message.partition('"')[2].partition("\n")[0].removesuffix('"')
         return f"cannot be read from {bad} on: is a quote not closed?"
-    near = _NEAR.match(said)
-    if said == "incomplete input" or (near and near[1] not in expression):
+    near = _NEAR.match(message)
+    if message == "incomplete input" or (near and near[1] not in expression):
         return "is not whole: something is missing at its end, a closing parenthesis perhaps"
-    return f"is no SQL expression: {said}"
+    return f"is no SQL expression: {message}"
 
 
 def fix_failure(error: BaseException, file: str | None = None) -> str:
     """What a fix raised, and on which of its lines."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [one for one in frames if file is not None and Path(one.filename).absolute() == Path(file).absolute()]
-    other = [one for one in frames if "millrace" not in Path(one.filename).parts]
+    own = [frame for frame in frames if file is not None and Path(frame.filename).absolute() == Path(file).absolute()]
+    other = [frame for frame in frames if "millrace" not in Path(frame.filename).parts]
     at = (own or other)[-1:]
     where = f" ({Path(at[0].filename).name}:{at[0].lineno})" if at else ""
     return f"{type(error).__name__}: {error}{where}" if str(error) else f"{type(error).__name__}{where}"
@@ -133,23 +130,17 @@ def fix_failure(error: BaseException, file: str | None = None) -> str:
 
 def _values(letter: DeadLetter) -> list[Any]:
     headers = orjson.dumps({name: text_or_none(content) for name, content in letter.headers}).decode()
-    bytes_ = [_readable(getattr(letter, name)) for name in _BYTES]
-    return [*bytes_, headers, *(getattr(letter, name) for name in _PLAIN)]
+    contents = [getattr(letter, name) for name in _BYTES]
+    texts = [content if (text := text_or_none(content)) is None else text for content in contents]
+    return [*texts, headers, *(getattr(letter, name) for name in _PLAIN)]
 
 
-def _readable(content: bytes | None) -> str | bytes | None:
-    """Text where bytes are text."""
-    words = text_or_none(content)
-    return content if words is None else words
+def _regexp_replace(text: str | None, pattern: str, by: str) -> str | None:
+    return None if text is None else re.sub(pattern, by, text)
 
 
-def _regexp_replace(words: str | None, pattern: str, by: str) -> str | None:
-    return None if words is None else re.sub(pattern, by, words)
-
-
-def _regexp(pattern: str, words: str | None) -> bool | None:
-    """`words REGEXP pattern`."""
-    return None if words is None else re.search(pattern, words) is not None
+def _regexp(pattern: str, text: str | None) -> bool | None:
+    return None if text is None else re.search(pattern, text) is not None
 
 
 def _may(action: int, *_: object) -> int:

@@ -25,6 +25,7 @@ _MARK = "millrace."
 _ORDER = ("topic", "partition", "offset", "timestamp", "reason", "pipeline", "source")
 _MARKS = [(name, _MARK + name) for name in _ORDER]
 _NUMBERS = {"partition", "offset", "timestamp"}
+_ORIGIN = ("file", "topic", "partition", "offset", "timestamp")
 _REDRIVEN_FILE = re.compile(r"-redriven-(\d{1,9})-[0-9a-f]{16}(?=\.|$)")
 
 
@@ -59,8 +60,8 @@ class DeadLetter:
     def attempts(self) -> int:
         """How often the record was tried: once, and once more for each time that it was sent again."""
         if self.topic is None:
-            found = _REDRIVEN_FILE.search((self.file or "").rpartition("/")[2])
-            return int(found[1]) if found else 1
+            match = _REDRIVEN_FILE.search((self.file or "").rpartition("/")[2])
+            return int(match[1]) if match else 1
         header = next((content for name, content in reversed(self.headers) if name == REDRIVEN_HEADER), None)
         try:
             return max(1, int(orjson.loads(header or b"")["attempt"]))
@@ -70,8 +71,7 @@ class DeadLetter:
 
 def redriven_file_name(name: str, attempt: int, digest: str) -> str:
     """The name of a file with lines of another that are tried again; `attempts` finds the number in it."""
-    original = _REDRIVEN_FILE.sub("", name)
-    stem, dot, endings = original.partition(".")
+    stem, dot, endings = _REDRIVEN_FILE.sub("", name).partition(".")
     return f"{stem}-redriven-{attempt}-{digest}{dot}{endings}"
 
 
@@ -83,7 +83,7 @@ def dead_topic(topic: str) -> str:
 def to_headers(letter: DeadLetter) -> list[tuple[str, bytes | None]]:
     """The headers of the record in the dead topic: those of the original, then ours, always in the same order."""
     ours = [(mark, getattr(letter, name)) for name, mark in _MARKS]
-    return [*letter.headers, *[(mark, _encoded(value)) for mark, value in ours if value is not None]]
+    return [*letter.headers, *((mark, _encoded(value)) for mark, value in ours if value is not None)]
 
 
 def from_record(
@@ -95,30 +95,31 @@ def from_record(
     was sent again and died again has them.
     """
     rest = list(headers or ())
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in reversed(_ORDER):
         if rest and rest[-1][0] == _MARK + name:
-            found[name] = _decoded(name, rest.pop()[1])
+            fields[name] = _decoded(name, rest.pop()[1])
         elif name != "timestamp":
             return None
-    if None in found.values():
+    if None in fields.values():
         return None
-    return DeadLetter(value=value, key=key, headers=tuple(rest), **found)
+    return DeadLetter(value=value, key=key, headers=tuple(rest), **fields)
 
 
 def to_json(letter: DeadLetter) -> dict[str, Any]:
     """The letter as an object: bytes in base64, and as `text` beside it when the value is UTF-8."""
-    place = {name: getattr(letter, name) for name in ("file", "topic", "partition", "offset", "timestamp")}
-    readable = text_or_none(letter.value)
+    origin = {name: getattr(letter, name) for name in _ORIGIN}
+    text = text_or_none(letter.value)
     return {
-        **{name: value for name, value in place.items() if value is not None},
-        "reason": _encodable(letter.reason),
+        **{name: value for name, value in origin.items() if value is not None},
+        # Without the halves of characters that a reason may quote from broken input: JSON has none.
+        "reason": letter.reason.encode("utf-8", "backslashreplace").decode("utf-8"),
         "pipeline": letter.pipeline,
         "source": letter.source,
         "key": to_base64(letter.key),
         "headers": [[name, to_base64(content)] for name, content in letter.headers],
         "value": to_base64(letter.value),
-        **({} if readable is None else {"text": readable}),
+        **({} if text is None else {"text": text}),
     }
 
 
@@ -130,33 +131,26 @@ def to_json_line(letter: DeadLetter, **more: Any) -> bytes:
 def from_json_line(line: bytes) -> DeadLetter:
     """The letter in a line; raises ValueError when the line is not one."""
     try:
-        found = orjson.loads(line)
+        fields = orjson.loads(line)
         return DeadLetter(
-            value=from_base64(found["value"]),
-            key=from_base64(found["key"]),
-            headers=tuple((name, from_base64(content)) for name, content in found["headers"]),
-            reason=found["reason"],
-            pipeline=found["pipeline"],
-            source=found["source"],
-            **{name: found.get(name) for name in ("file", "topic", "partition", "offset", "timestamp")},
+            value=from_base64(fields["value"]),
+            key=from_base64(fields["key"]),
+            headers=tuple((name, from_base64(content)) for name, content in fields["headers"]),
+            **{name: fields[name] for name in ("reason", "pipeline", "source")},
+            **{name: fields.get(name) for name in _ORIGIN},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no dead letter: {type(error).__name__}: {error}") from error
 
 
 def _encoded(value: str | int) -> bytes:
-    shown = str(value)
-    short = shown if len(shown) <= MAX_REASON_CHARS else shown[: MAX_REASON_CHARS - 1] + "…"
+    text = str(value)
+    short = text if len(text) <= MAX_REASON_CHARS else text[: MAX_REASON_CHARS - 1] + "…"
     return short.encode("utf-8", "backslashreplace")
 
 
-def _encodable(words: str) -> str:
-    """Text without the halves of characters that a reason may quote from broken input: JSON has none."""
-    return words.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def _decoded(name: str, content: bytes | None) -> str | int | None:
-    words = text_or_none(content)
-    if name not in _NUMBERS or words is None:
-        return words
-    return int(words) if words.lstrip("-").isdecimal() else None
+    text = text_or_none(content)
+    if name not in _NUMBERS or text is None:
+        return text
+    return int(text) if text.lstrip("-").isdecimal() else None

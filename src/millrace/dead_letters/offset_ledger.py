@@ -70,7 +70,7 @@ class LedgerEntry:
     def with_range(self, batch: int | None, done: OffsetRange) -> LedgerEntry:
         """Return the entry with one more range. A query reads on where it was: its earlier batches leave no gap."""
         newer = batch is not None and self.batch is not None and batch > self.batch
-        before = _hull(self.ranges) if newer else self.ranges
+        before = ((self.ranges[0][0], self.ranges[-1][1]),) if newer and self.ranges else self.ranges
         return replace(self, batch=batch if newer else self.batch, ranges=merge_ranges((*before, done)))
 
 
@@ -92,7 +92,9 @@ class OffsetLedger:
     def text(self) -> str:
         """Return what to commit, without the oldest entries if it is too long: their letters may be written again."""
         kept = self.entries
-        while len(text := orjson.dumps([[one.decoder, one.batch, one.ranges] for one in kept])) > _MAX_LEDGER_BYTES:
+        while len(text := orjson.dumps([[entry.decoder, entry.batch, entry.ranges] for entry in kept])) > (
+            _MAX_LEDGER_BYTES
+        ):
             last = kept[-1]
             kept = kept[1:] if len(kept) > 1 else (replace(last, ranges=last.ranges[len(last.ranges) // 2 :]),)
         return text.decode("ascii")
@@ -100,19 +102,15 @@ class OffsetLedger:
     def missing(self, decoder: DecoderId, offsets: Iterable[int]) -> list[int]:
         """Return the offsets that no decoder of the same version has done."""
         version = _digest(decoder.decoder_version)
-        done = [one for entry in self.entries if entry.decoder.endswith(version) for one in entry.ranges]
+        done = [span for entry in self.entries if entry.decoder.endswith(version) for span in entry.ranges]
         return [offset for offset in offsets if not any(first <= offset < end for first, end in done)]
 
     def with_range(self, decoder: DecoderId, done: OffsetRange) -> OffsetLedger:
         """Return the ledger after a decoder has done a range."""
         new = LedgerEntry(decoder.key, decoder.batch, ())
-        own = next((one for one in self.entries if one.decoder == decoder.key), new)
-        others = tuple(one for one in self.entries if one.decoder != decoder.key)
+        own = next((entry for entry in self.entries if entry.decoder == decoder.key), new)
+        others = (entry for entry in self.entries if entry.decoder != decoder.key)
         return OffsetLedger((*others, own.with_range(decoder.batch, done)))
-
-
-def _hull(ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-    return ((min(first for first, _ in ranges), max(end for _, end in ranges)),) if ranges else ()
 
 
 def _digest(text: str) -> str:

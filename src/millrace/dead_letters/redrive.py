@@ -13,21 +13,23 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException
 
+from millrace.clients.batching import limited_batches
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import FENCED, REFUSED, Cluster
 from millrace.clients.kafka.consumer import OffsetRanges, topic_ranges
 from millrace.clients.kafka.record import Record
 from millrace.clients.kafka.transactions import DeliveryFailed, TransactionalProducer
 from millrace.dead_letters.fixes import NO_FIX, Fix, apply_fix
-from millrace.dead_letters.letter import REDRIVEN_HEADER, DeadLetter, Headers
+from millrace.dead_letters.letter import REDRIVEN_HEADER, DeadLetter
 from millrace.dead_letters.offset_ledger import RedriveMarkers, marker_record
 from millrace.dead_letters.redrive_filter import RedriveFilter
 from millrace.dead_letters.redrive_result import OnProgress, RedriveResult
-from millrace.dead_letters.store import StoredDeadLetter, letters_in_ranges, topic_configs
+from millrace.dead_letters.store import StoredDeadLetter, letters_in_ranges
 from millrace.errors import MillraceError, RedriveBusy, UnknownTopic
 
 
@@ -49,45 +51,38 @@ class RedriveIndex:
     def read(cls, cluster: Cluster, topic: str, ranges: OffsetRanges) -> RedriveIndex:
         """Read the topic to its end: no marker may be missed."""
         index = cls(topic)
-        for one in letters_in_ranges(cluster, ranges, on_marker=index.marks.add, require_all=True):
-            record, place = _record(one.letter), _packed(one.partition or 0, one.offset)
-            if index._first.setdefault(record, place) != place:
-                index._others.setdefault(record, []).append(place)
+        for stored in letters_in_ranges(cluster, ranges, on_marker=index.marks.add, require_all=True):
+            record, position = _record(stored.letter), _packed(stored.partition or 0, stored.offset)
+            if index._first.setdefault(record, position) != position:
+                index._others.setdefault(record, []).append(position)
         return index
 
-    def is_marked(self, one: StoredDeadLetter) -> bool:
-        """Return whether the letter itself is marked."""
-        return self._has(one.partition or 0, one.offset)
-
-    def is_sent(self, one: StoredDeadLetter) -> bool:
-        """Whether its record was sent again, for this letter or for another."""
-        return any(self._has(*place) for place in self.places(one))
-
-    def places(self, one: StoredDeadLetter) -> tuple[tuple[int, int], ...]:
+    def positions(self, stored: StoredDeadLetter) -> tuple[tuple[int, int], ...]:
         """Return partition and offset of every letter of the same record."""
-        record = _record(one.letter)
+        record = _record(stored.letter)
         return tuple(map(_unpacked, (self._first[record], *self._others.get(record, ()))))
 
-    def mark(self, places: Iterable[tuple[int, int]]) -> None:
+    def mark(self, positions: Iterable[tuple[int, int]]) -> None:
         """Add letters that this redrive has sent or marked."""
-        self._ours.update(_packed(*place) for place in places)
+        self._ours.update(_packed(*position) for position in positions)
 
-    def _has(self, partition: int, offset: int) -> bool:
+    def is_marked(self, partition: int, offset: int) -> bool:
+        """Return whether a letter is marked, by an earlier redrive or by this one."""
         return _packed(partition, offset) in self._ours or self.marks.contains(self.topic, partition, offset)
 
 
 def _record(letter: DeadLetter) -> int:
     """Return a number for the record of a letter; a topic that was recreated has other records at the same offsets."""
-    place = repr((letter.topic, letter.partition, letter.offset, letter.timestamp, letter.key)).encode()
-    return int.from_bytes(blake2b(place + (letter.value or b""), digest_size=16).digest(), "big")
+    source = repr((letter.topic, letter.partition, letter.offset, letter.timestamp, letter.key)).encode()
+    return int.from_bytes(blake2b(source + (letter.value or b""), digest_size=16).digest(), "big")
 
 
 def _packed(partition: int, offset: int) -> int:
     return partition << 64 | offset
 
 
-def _unpacked(place: int) -> tuple[int, int]:
-    return place >> 64, place & ((1 << 64) - 1)
+def _unpacked(position: int) -> tuple[int, int]:
+    return position >> 64, position & ((1 << 64) - 1)
 
 
 _MAX_FRAMING_BYTES = 200
@@ -104,14 +99,15 @@ class RedriveTarget:
     retention: int
     """Milliseconds that it keeps records; negative is for ever."""
 
-    def to_record(self, one: StoredDeadLetter, fixed: DeadLetter, fix: str | None, *, elsewhere: bool) -> Record:
+    def to_record(self, stored: StoredDeadLetter, fixed: DeadLetter, fix: str | None, *, elsewhere: bool) -> Record:
         """The record as it is sent: as it was, where it was, with a header that says what happened to it."""
         now = round(time.time() * 1000)
-        same_place = not elsewhere and fixed.key == one.letter.key and one.letter.partition is not None
-        partition = (one.letter.partition or 0) % self.partitions if same_place else None
+        same_partition = not elsewhere and fixed.key == stored.letter.key and stored.letter.partition is not None
+        partition = (stored.letter.partition or 0) % self.partitions if same_partition else None
         # What is nearly as old as what the topic deletes could be gone before it is read.
         old = fixed.timestamp is None or 0 <= self.retention < 2 * (now - fixed.timestamp)
-        headers = (*_without_ours(fixed.headers), (REDRIVEN_HEADER, _provenance(one, fix, now)))
+        others = (header for header in fixed.headers if header[0] != REDRIVEN_HEADER)
+        headers = (*others, (REDRIVEN_HEADER, _provenance(stored, fix, now)))
         return Record(fixed.value, fixed.key, now if old else fixed.timestamp, headers, partition)
 
     def refusal(self, record: Record) -> str | None:
@@ -121,12 +117,8 @@ class RedriveTarget:
         return f"{size:,} bytes are more than the topic takes ({self.limit:,})" if size > self.limit else None
 
 
-def _without_ours(headers: Headers) -> Headers:
-    return tuple(one for one in headers if one[0] != REDRIVEN_HEADER)
-
-
-def _provenance(one: StoredDeadLetter, fix: str | None, now: int) -> bytes:
-    letter = one.letter
+def _provenance(stored: StoredDeadLetter, fix: str | None, now: int) -> bytes:
+    letter = stored.letter
     provenance = {
         "attempt": letter.attempts + 1,
         "at": now,
@@ -134,7 +126,7 @@ def _provenance(one: StoredDeadLetter, fix: str | None, now: int) -> bytes:
         "partition": letter.partition,
         "offset": letter.offset,
         "timestamp": letter.timestamp,
-        "dead": one.position,
+        "dead": stored.position,
         "reason": letter.reason[:_MAX_REASON_CHARS].encode("utf-8", "backslashreplace").decode("utf-8"),
         "pipeline": letter.pipeline,
         "source": letter.source,
@@ -162,11 +154,16 @@ class Redrive:
 class _Sending:
     """A letter that is about to be sent, or only to be marked (no record)."""
 
-    places: tuple[tuple[int, int], ...]
+    positions: tuple[tuple[int, int], ...]
     """Partition and offset of this letter and of all others of the same record."""
     topic: str = ""
     record: Record | None = None
-    shown: str = ""
+    origin: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the value."""
+        return len(self.record.value or b"") if self.record else 0
 
 
 def redrive_topic(
@@ -179,8 +176,8 @@ def redrive_topic(
         attempt = _Attempt(cluster, dead_topic, wanted, refused, on_progress, result)
         try:
             return attempt.run()
-        except _Refused as one:  # the topic will never take it: the others go without it
-            refused[one.place] = one.why
+        except _Refused as error:  # the topic will never take it: the others go without it
+            refused[error.origin] = error.message
             result = RedriveResult(attempt.result.sent, attempt.result.already)
 
 
@@ -190,128 +187,101 @@ def redrive_transactional_id(dead_topic: str) -> str:
 
 
 class _Refused(Exception):
-    def __init__(self, place: str, why: str) -> None:
-        super().__init__(why)
-        self.place, self.why = place, why
+    def __init__(self, origin: str, message: str) -> None:
+        super().__init__(message)
+        self.origin, self.message = origin, message
 
 
+@dataclass
 class _Attempt:
     """One owner of the transactional id, as long as nothing goes wrong."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        dead_topic: str,
-        wanted: Redrive,
-        refused: dict[str, str],
-        on_progress: OnProgress,
-        result: RedriveResult,
-    ) -> None:
-        self._cluster = cluster
-        self._dead = dead_topic
-        self._wanted = wanted
-        self._refused = refused
-        self._on_progress = on_progress
-        self.result = result
-        self._targets: dict[str, RedriveTarget] = {}
+    cluster: Cluster
+    dead_topic: str
+    wanted: Redrive
+    refused: dict[str, str]
+    on_progress: OnProgress
+    result: RedriveResult
+    targets: dict[str, RedriveTarget] = field(default_factory=dict)
 
     def run(self) -> RedriveResult:
-        topics.require(self._cluster.connect(), self._dead)
+        topics.require(self.cluster.connect(), self.dead_topic)
         try:
-            producer = TransactionalProducer(self._cluster, redrive_transactional_id(self._dead))
+            producer = TransactionalProducer(self.cluster, redrive_transactional_id(self.dead_topic))
             # Read while we own the id: a redrive that sends after this answer has to fence us, and then we fail.
-            ranges = topic_ranges(self._cluster, [self._dead])
-            index = RedriveIndex.read(self._cluster, self._dead, ranges)
-            open_ = (one for one in letters_in_ranges(self._cluster, ranges) if self._wanted.selection.matches(one))
-            for batch in _batches(self._sendings(open_, index)):
+            ranges = topic_ranges(self.cluster, [self.dead_topic])
+            index = RedriveIndex.read(self.cluster, self.dead_topic, ranges)
+            sendings = self._sendings(letters_in_ranges(self.cluster, ranges), index)
+            for batch in limited_batches(
+                sendings, MAX_TRANSACTION_LETTERS, lambda sending: sending.size, _MAX_TRANSACTION_BYTES
+            ):
                 self._send(producer, batch)
         except KafkaException as error:
             raise self._problem(error.args[0]) from error
         return self.result
 
-    def _sendings(self, found: Iterable[StoredDeadLetter], index: RedriveIndex) -> Iterator[_Sending]:
-        for one in found:
-            if index.is_marked(one):
+    def _sendings(self, letters: Iterable[StoredDeadLetter], index: RedriveIndex) -> Iterator[_Sending]:
+        for stored in letters:
+            if not self.wanted.selection.matches(stored) or index.is_marked(stored.partition or 0, stored.offset):
                 continue
-            places = index.places(one)
-            if index.is_sent(one):
-                index.mark(places)
-                yield _Sending(places)
-                continue
-            made = self._made(one)
-            if made is not None:
-                index.mark(places)
-                yield _Sending(places, made[0], made[1], one.letter.origin)
+            positions = index.positions(stored)
+            sent = any(index.is_marked(*position) for position in positions)
+            sending = _Sending(positions) if sent else self._sending(stored, positions)
+            if sending is not None:
+                index.mark(positions)
+                yield sending
 
-    def _made(self, one: StoredDeadLetter) -> tuple[str, Record] | None:
-        """The record to be sent, and where to; None when the letter stays."""
-        fixed = apply_fix(self._wanted.fix, one.letter)
+    def _sending(self, stored: StoredDeadLetter, positions: tuple[tuple[int, int], ...]) -> _Sending | None:
+        """Return what is to be sent; None when the letter stays."""
+        fixed = apply_fix(self.wanted.fix, stored.letter)
         if fixed is None:
             self.result.left += 1
             return None
-        if isinstance(fixed, str):
-            self.result.fail(one.letter.origin, fixed)
-            return None
-        topic = self._wanted.to or one.letter.topic or ""
+        origin, topic = stored.letter.origin, self.wanted.to or stored.letter.topic or ""
         try:
+            if isinstance(fixed, str):
+                raise _Refused(origin, fixed)
             target = self._target(topic)
-        except UnknownTopic as error:
-            self.result.fail(one.letter.origin, error.message)
+            record = target.to_record(stored, fixed, self.wanted.fix.name, elsewhere=self.wanted.to is not None)
+            if problem := self.refused.get(origin) or target.refusal(record):
+                raise _Refused(origin, problem)
+        except (_Refused, UnknownTopic) as error:
+            self.result.fail(origin, error.message)
             return None
-        record = target.to_record(one, fixed, self._wanted.fix.name, elsewhere=self._wanted.to is not None)
-        problem = self._refused.get(one.letter.origin) or target.refusal(record)
-        if problem:
-            self.result.fail(one.letter.origin, problem)
-            return None
-        return topic, record
+        return _Sending(positions, topic, record, origin)
 
     def _target(self, topic: str) -> RedriveTarget:
-        if topic not in self._targets:
-            settings = topic_configs(self._cluster, [topic])[topic]
-            partitions = len(self._cluster.connect().topics[topic].partitions)
-            self._targets[topic] = RedriveTarget(
-                partitions, int(settings["max.message.bytes"]), int(settings["retention.ms"])
-            )
-        return self._targets[topic]
+        if topic not in self.targets:
+            configs = topics.read_configs(self.cluster, [topic])[topic]
+            partitions = len(self.cluster.connect().topics[topic].partitions)
+            limit, retention = int(configs["max.message.bytes"]), int(configs["retention.ms"])
+            self.targets[topic] = RedriveTarget(partitions, limit, retention)
+        return self.targets[topic]
 
     def _send(self, producer: TransactionalProducer, batch: list[_Sending]) -> None:
         now = round(time.time() * 1000)
         marked: dict[int, list[int]] = {}
-        for one in batch:
-            for partition, offset in one.places:
-                marked.setdefault(partition, []).append(offset)
-        details = {"at": now, "fix": self._wanted.fix.name, "to": self._wanted.to}
-        marks = [(self._dead, marker_record(partition, places, details)) for partition, places in marked.items()]
-        sent = [one for one in batch if one.record]
+        for partition, offset in chain.from_iterable(sending.positions for sending in batch):
+            marked.setdefault(partition, []).append(offset)
+        details = {"at": now, "fix": self.wanted.fix.name, "to": self.wanted.to}
+        marks = [(self.dead_topic, marker_record(partition, marked[partition], details)) for partition in marked]
+        sent = [(sending.topic, sending.record, sending.origin) for sending in batch if sending.record]
         try:
-            producer.write_all([*((one.topic, one.record) for one in sent if one.record), *marks])
+            producer.write_all([*((topic, record) for topic, record, _ in sent), *marks])
         except DeliveryFailed as error:
             problem: KafkaError = error.args[0]
             if problem.code() in REFUSED and error.number < len(sent):
-                raise _Refused(sent[error.number].shown, problem.str()) from None
+                raise _Refused(sent[error.number][2], problem.str()) from None
             raise
         self.result.sent += len(sent)
         self.result.already += len(batch) - len(sent)
-        self._on_progress(self.result)
+        self.on_progress(self.result)
 
     def _problem(self, problem: KafkaError) -> MillraceError:
         if problem.code() in FENCED:
             return RedriveBusy(
-                f"another redrive of {self._dead!r} has taken over",
+                f"another redrive of {self.dead_topic!r} has taken over",
                 why=f"{self.result.sent:,} letters were sent before; the other one continues with the rest",
                 hint="look at millrace dead list when it has ended",
             )
-        return self._cluster.error(problem, f"send dead letters of {self._dead!r} again")
-
-
-def _batches(sendings: Iterable[_Sending]) -> Iterator[list[_Sending]]:
-    batch: list[_Sending] = []
-    size = 0
-    for one in sendings:
-        batch.append(one)
-        size += len(one.record.value or b"") if one.record else 0
-        if len(batch) >= MAX_TRANSACTION_LETTERS or size >= _MAX_TRANSACTION_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+        return self.cluster.error(problem, f"send dead letters of {self.dead_topic!r} again")

@@ -32,15 +32,15 @@ class DeadLetterSummary:
     pipelines: set[str] = field(default_factory=set)
     kinds: Counter[str] = field(default_factory=Counter)
 
-    def add(self, one: StoredDeadLetter) -> None:
+    def add(self, stored: StoredDeadLetter) -> None:
         """Count a letter."""
-        if one.redriven:
+        if stored.redriven:
             self.redriven += 1
             return
         self.letters += 1
-        self.newest = max(self.newest or 0, one.stored_at)
-        self.pipelines.add(one.letter.pipeline)
-        self.kinds[reason_kind(one.letter.reason)] += 1
+        self.newest = max(self.newest or 0, stored.stored_at)
+        self.pipelines.add(stored.letter.pipeline)
+        self.kinds[reason_kind(stored.letter.reason)] += 1
 
 
 MAX_KIND_CHARS = 500
@@ -70,23 +70,19 @@ class RedriveFilter:
     include_replays: bool = True
     """Whether letters of replays are selected: their records were bad before, and may have been fixed."""
 
-    def matches(self, one: StoredDeadLetter) -> bool:
+    def matches(self, stored: StoredDeadLetter) -> bool:
         """Return whether a letter is selected."""
-        letter = one.letter
+        letter = stored.letter
         return (
             self.pipeline in (None, letter.pipeline)
             and self.source in (None, letter.source)
-            and self.location in (None, one.location)
+            and self.location in (None, stored.location)
             and self.partition in (None, letter.partition)
             and self.offset in (None, letter.offset)
-            and self.letter in (None, one.position, letter.origin)
-            and (self.include_replays or not one.from_replay)
-            and (self.since is None or one.stored_at >= self.since)
-            and (self.until is None or one.stored_at < self.until)
-            and self._is_reason(letter.reason)
+            and self.letter in (None, stored.position, letter.origin)
+            and (self.include_replays or not stored.from_replay)
+            and (self.since is None or stored.stored_at >= self.since)
+            and (self.until is None or stored.stored_at < self.until)
+            and (self.containing is None or self.containing.casefold() in letter.reason.casefold())
+            and self.reason in (None, letter.reason, reason_kind(letter.reason)[:MAX_KIND_CHARS])
         )
-
-    def _is_reason(self, reason: str) -> bool:
-        if self.containing is not None and self.containing.casefold() not in reason.casefold():
-            return False
-        return self.reason in (None, reason, reason_kind(reason)[:MAX_KIND_CHARS])

@@ -38,7 +38,7 @@ class RedriveResult:
         return self.sent + self.already + self.left + self.failed
 
     def fail(self, place: str, why: str) -> None:
-        """Count a letter that stays because something is wrong."""
+        """Count a letter that is not sent, and keep the reason."""
         self.failed += 1
         if len(self.failures) < MAX_REPORTED_FAILURES:
             self.failures.append(RedriveFailure(place, why))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Message
-from confluent_kafka.admin import ConfigResource, ResourceType
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
@@ -21,7 +20,7 @@ from millrace.clients.kafka.consumer import OffsetRanges, partition_of, read_ran
 from millrace.dead_letters.file_journal import Journal, JournalCounts
 from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX, DeadLetter, dead_topic, from_json_line, from_record
 from millrace.dead_letters.offset_ledger import OffsetRange, RedriveMarkers, marked_ranges
-from millrace.errors import FileUnusable, InvalidTopic, SourceLocation
+from millrace.errors import FileUnusable, SourceLocation
 
 _HEADERS_BYTES = 1 << 20
 """Bytes that a dead topic takes beyond the largest record of the source: for what is written beside the record."""
@@ -63,31 +62,15 @@ def create_dead_letter_topics(cluster: Cluster, wanted: Mapping[str, str]) -> li
     """Create the dead topics (by topic) that do not exist, and return their names."""
     existing = cluster.connect().topics
     missing = {topic: dead for topic, dead in wanted.items() if dead not in existing}
-    source_configs = topic_configs(cluster, list(missing))
+    source_configs = topics.read_configs(cluster, list(missing))
     for topic, dead in missing.items():
         configs = {
             _MAX_BYTES_CONFIG: str(int(source_configs[topic][_MAX_BYTES_CONFIG]) + _HEADERS_BYTES),
             "cleanup.policy": "delete",  # compaction would keep one letter of each key
             "retention.ms": "-1",  # until somebody has dealt with them
         }
-        try:
-            topics.create(cluster, dead, len(existing[topic].partitions), configs=configs)
-        except InvalidTopic:
-            if dead not in cluster.connect().topics:  # else another was quicker
-                raise
+        topics.ensure(cluster, dead, len(existing[topic].partitions), configs)
     return list(missing.values())
-
-
-def topic_configs(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The settings of topics; raises when there is no such topic."""
-    metadata = cluster.connect()
-    for name in names:
-        topics.require(metadata, name)
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    asked = cluster.admin().describe_configs(resources) if resources else {}
-    with cluster.translated_errors("read the settings of topics"):
-        answers = {resource.name: asked[resource].result() for resource in resources}
-    return {name: {key: entry.value for key, entry in answer.items()} for name, answer in answers.items()}
 
 
 def dead_topics(cluster: Cluster) -> list[str]:
@@ -101,8 +84,8 @@ def dead_folders(state: Path, pipeline: str | None = None) -> list[Path]:
     `state` is the folder of all runs, or that of a single one (`run --state`), whose pipeline the letters name.
     """
     pipelines = state / "pipelines"
-    found = [*pipelines.glob("*/dead/*")] if pipeline is None else [*(pipelines / pipeline / "dead").glob("*")]
-    return sorted(path for path in (*found, *(state / "dead").glob("*")) if path.is_dir())
+    paths = pipelines.glob("*/dead/*") if pipeline is None else (pipelines / pipeline / "dead").glob("*")
+    return sorted(path for path in (*paths, *(state / "dead").glob("*")) if path.is_dir())
 
 
 def letters_in_topics(
@@ -185,6 +168,5 @@ def _letter(file: Path, number: int, line: bytes) -> DeadLetter:
     try:
         return from_json_line(line)
     except ValueError as error:
-        raise FileUnusable(
-            "a line is no dead letter", why=str(error), place=SourceLocation(str(file), number)
-        ) from None
+        place = SourceLocation(str(file), number)
+        raise FileUnusable("a line is no dead letter", why=str(error), place=place) from None

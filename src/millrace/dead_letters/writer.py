@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -104,25 +104,20 @@ class _FolderDeadLetterWriter(DeadLetterWriter):
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         lines = b"".join(to_json_line(self._target.with_origin(letter)) for letter in letters)
-        try:
+        with self._translated_errors():
             if lines and self._draft is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._draft = AtomicFile(self._path)
             if self._draft is not None:
                 self._draft.file.write(lines)
-        except OSError as error:
-            raise self._unusable(error) from error
 
     def close(self) -> None:
-        if self._draft is None:
-            return
-        try:
-            if self._target.files:
-                self._target.files.save(self._path.parent)
-            self._draft.finish()
-        except OSError as error:
-            raise self._unusable(error) from error
-        self._draft = None
+        if self._draft is not None:
+            with self._translated_errors():
+                if self._target.files:
+                    self._target.files.save(self._path.parent)
+                self._draft.finish()
+            self._draft = None
 
     def abandon(self) -> None:
         if self._draft is not None:
@@ -130,12 +125,16 @@ class _FolderDeadLetterWriter(DeadLetterWriter):
                 self._draft.abandon()
             self._draft = None
 
-    def _unusable(self, error: OSError) -> FileUnusable:
-        return FileUnusable(
-            f"dead letters cannot be written to {self._path.parent}",
-            why=error.strerror or str(error),
-            hint="free some space or grant access; the batch is repeated, and nothing is lost",
-        )
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise FileUnusable(
+                f"dead letters cannot be written to {self._path.parent}",
+                why=error.strerror or str(error),
+                hint="free some space or grant access; the batch is repeated, and nothing is lost",
+            ) from error
 
 
 def no_folder_on_object_store(source: str, place: SourceLocation | None = None) -> InvalidDefinition:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -93,9 +93,8 @@ def describe(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
     """Return the topics of these names, with their settings."""
     metadata = cluster.connect()
     names = _unique_existing(metadata, names)
-    configs = _configs(cluster, names)
-    described = _read(cluster, metadata, names)
-    return [Topic(topic.name, topic.partitions, configs[topic.name]) for topic in described]
+    configs = read_configs(cluster, names, own=True)
+    return [replace(topic, configs=configs[topic.name]) for topic in _read(cluster, metadata, names)]
 
 
 def create(
@@ -129,11 +128,13 @@ def _create(
     return None
 
 
-def ensure(cluster: Cluster, name: str, partitions: int | None = None) -> bool:
+def ensure(
+    cluster: Cluster, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
+) -> bool:
     """Create a topic unless it exists; return whether it was created."""
     if name in cluster.connect().topics:
         return False
-    problem = _create(cluster, name, partitions, None, {})
+    problem = _create(cluster, name, partitions, None, configs or {})
     exists = problem is not None and problem.code() == KafkaError.TOPIC_ALREADY_EXISTS
     if problem and not exists:
         raise _refused(cluster, problem, f"create the topic {name!r}")
@@ -234,18 +235,18 @@ def _read(cluster: Cluster, metadata: ClusterMetadata, names: Sequence[str]) -> 
     ]
 
 
-def _configs(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    admin = cluster.admin()
+def read_configs(cluster: Cluster, names: Sequence[str], *, own: bool = False) -> dict[str, dict[str, str]]:
+    """Return the settings of topics, or only those that differ from the broker's defaults (`own`)."""
+    names = _unique_existing(cluster.connect(), names)
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    asked = admin.describe_configs(resources)
-    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    asked = cluster.admin().describe_configs(resources) if resources else {}
     with cluster.translated_errors("read the settings of topics"):
-        return {
-            resource.name: {
-                key: str(entry.value) for key, entry in sorted(asked[resource].result().items()) if entry.source == own
-            }
-            for resource in resources
-        }
+        entries = {resource.name: sorted(asked[resource].result().items()) for resource in resources}
+    own_source = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {
+        name: {key: str(entry.value) for key, entry in entries[name] if not own or entry.source == own_source}
+        for name in names
+    }
 
 
 def _refused(cluster: Cluster, problem: KafkaError, doing: str) -> MillraceError:

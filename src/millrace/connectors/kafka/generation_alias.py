@@ -35,14 +35,9 @@ class GenerationAlias:
 
 def publish(cluster: Cluster, alias: GenerationAlias) -> None:
     """Tell everybody; returns when Kafka has it."""
-    if TOPIC not in cluster.connect().topics:
-        try:
-            topics.create(cluster, TOPIC, 1, configs={"cleanup.policy": "compact"})
-        except InvalidTopic:
-            if TOPIC not in cluster.connect().topics:  # else another was quicker
-                raise
-    (found,) = topics.describe(cluster, [TOPIC])
-    require_fit(found)
+    topics.ensure(cluster, TOPIC, 1, {"cleanup.policy": "compact"})
+    (topic,) = topics.describe(cluster, [TOPIC])
+    require_fit(topic)
     producer = Producer(cluster, TOPIC)
     producer.send([Record(orjson.dumps(asdict(alias)), alias.pipeline.encode())])
     producer.close()
