@@ -18,6 +18,7 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import topic_ranges
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters import redrive
 from millrace.dead_letters.fixes import Fix
@@ -28,6 +29,7 @@ from millrace.dead_letters.redrive_result import RedriveResult
 from millrace.dead_letters.store import (
     StoredDeadLetter,
     create_dead_letter_topics,
+    letters_in_ranges,
     letters_in_topics,
     redrive_markers_in_topics,
 )
@@ -126,8 +128,9 @@ def test_marks_are_no_strange_records(place: Place) -> None:
     place.redrive(reason="not JSON")
     strange: list[None] = []
     marked: list[object] = []
+    ranges = topic_ranges(place.cluster, [place.dead])
     found = list(
-        letters_in_topics(place.cluster, [place.dead], lambda: strange.append(None), lambda *told: marked.append(told))
+        letters_in_ranges(place.cluster, ranges, lambda: strange.append(None), lambda *told: marked.append(told))
     )
     assert (len(found), len(strange), len(marked)) == (2, 0, 2)
 

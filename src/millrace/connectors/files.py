@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients.kafka.record import Done, Record
 from millrace.connectors.base.api import RunContext, Sink
-from millrace.connectors.base.message_source import DecodedSource
+from millrace.connectors.base.message_source import DecodedSource, bad_schema
 from millrace.connectors.base.record_sink import DeliveryReport, RecordSink, SinkTarget
 from millrace.dead_letters.file_journal import FileSource
 from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
@@ -34,22 +34,18 @@ class FilesRecordSink(RecordSink):
     def __init__(self, target: SinkTarget) -> None:
         if not target.path:
             raise InvalidOption("a file needs a path", hint="add --out FILE")
-        try:
+        with _translated_errors(target.path):
             self._file = Path(target.path).open("ab")  # noqa: SIM115 - closed by close()
-        except OSError as error:
-            raise FileUnusable(f"cannot write to {target.path}", why=str(error)) from None
         self._path = target.path
         self.place = str(Path(target.path).absolute())
         self._written = 0
 
     def write(self, records: Sequence[Record], done: Done | None = None) -> None:
         """Append the values; on disk before `done` is called."""
-        try:
+        with _translated_errors(self._path):
             self._file.write(b"".join((record.value or b"") + b"\n" for record in records))
             if done:
                 self._sync()
-        except OSError as error:
-            raise FileUnusable(f"cannot write to {self._path}", why=str(error)) from None
         self._written += len(records)
         if done:
             done(None)
@@ -59,9 +55,8 @@ class FilesRecordSink(RecordSink):
 
     def close(self) -> DeliveryReport:
         try:
-            self._sync()
-        except OSError as error:
-            raise FileUnusable(f"cannot write to {self._path}", why=str(error)) from None
+            with _translated_errors(self._path):
+                self._sync()
         finally:
             with suppress(OSError):  # the error was reported above
                 self._file.close()
@@ -70,6 +65,14 @@ class FilesRecordSink(RecordSink):
     def _sync(self) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
+
+
+@contextmanager
+def _translated_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FileUnusable(f"cannot write to {path}", why=str(error)) from None
 
 
 CURRENT = ".current"
@@ -115,22 +118,16 @@ class FilesSource(DecodedSource):
         return None if self.after == "keep" else f"its files are gone once they were read (after: {self.after})"
 
     def mistakes(self) -> Iterator[OptionMistake]:
-        if self.schema is not None:
-            try:
-                parse_schema(self.schema)
-            except InputError as error:
-                yield OptionMistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
-        known = [field.name for field in fields(self) if not field.metadata.get("rest")]
+        yield from bad_schema(self.schema)
+        names = [field.name for field in fields(self) if not field.metadata.get("rest")]
         for name in self.more:
-            hint = did_you_mean(name, known)
-            yield OptionMistake("option.unknown", f"files has no option {name!r}", name, hint)
+            yield OptionMistake("option.unknown", f"files has no option {name!r}", name, did_you_mean(name, names))
         if (self.after == "archive") != (self.archive is not None):
             yield OptionMistake("option.invalid", "after: archive and the folder in archive go together", "archive")
         for name in self.include:
             if name not in self.carried:
-                yield OptionMistake(
-                    "option.invalid", f"there is no {name!r} to include", "include", "it has: file, modified"
-                )
+                hint = "it has: file, modified"
+                yield OptionMistake("option.invalid", f"there is no {name!r} to include", "include", hint)
 
     def columns(self) -> Schema | None:
         if self.schema is None and self.format != "text":
@@ -148,14 +145,11 @@ class FilesSource(DecodedSource):
         if self.schema is not None or self.format == "text":
             return self
         try:
-            found = self._batch(context).load(self.path)
+            files = self._batch(context).load(self.path)
         except Exception as error:
-            raise InputError(
-                f"the schema of {self.path} cannot be inferred",
-                why=str(error).splitlines()[0],
-                hint="put a file there first, or give a schema",
-            ) from None
-        return replace(self, schema=found._jdf.schema().toDDL())
+            what, why = f"the schema of {self.path} cannot be inferred", str(error).splitlines()[0]
+            raise InputError(what, why=why, hint="put a file there first, or give a schema") from None
+        return replace(self, schema=files._jdf.schema().toDDL())
 
     def resources(self) -> tuple[str, ...]:
         return (_folder(self.path),)
@@ -170,13 +164,9 @@ class FilesSource(DecodedSource):
             corrupt = f", {_CORRUPT} string" if self.format == "csv" else ""
             reader = reader.schema(f"{self.schema}{corrupt}")
         frame = (reader.format("text") if lines else reader).load(self.path)
-        place = [
-            F.col("_metadata.file_path").alias("file"),
-            F.col("_metadata.file_modification_time").alias("modified"),
-        ]
-        if lines:
-            return frame.select(F.col("value").cast("binary").alias("value"), *place)
-        return frame.select("*", *place)
+        file = F.col("_metadata.file_path").alias("file")
+        modified = F.col("_metadata.file_modification_time").alias("modified")
+        return frame.select(F.col("value").cast("binary").alias("value") if lines else "*", file, modified)
 
     def sift(self, raw: DataFrame) -> tuple[DataFrame, Column]:
         from pyspark.sql import functions as F
@@ -199,12 +189,10 @@ class FilesSource(DecodedSource):
         return context.spark.read.format(self.format).options(**self._options())
 
     def _stream(self, context: RunContext) -> DataStreamReader:
-        chosen: dict[str, Any] = {"cleanSource": {"keep": "off"}.get(self.after, self.after)}
-        if self.archive:
-            chosen["sourceArchiveDir"] = self.archive
-        if self.max_files:
-            chosen["maxFilesPerTrigger"] = self.max_files
-        return context.spark.readStream.format(self.format).options(**self._options(), **chosen)
+        clean = {"cleanSource": {"keep": "off"}.get(self.after, self.after)}
+        chosen = {"sourceArchiveDir": self.archive, "maxFilesPerTrigger": self.max_files}
+        options = {**self._options(), **clean, **{name: value for name, value in chosen.items() if value}}
+        return context.spark.readStream.format(self.format).options(**options)
 
     def _options(self) -> dict[str, Any]:
         chosen: dict[str, Any] = {"recursiveFileLookup": self.recursive}
@@ -238,11 +226,9 @@ class FilesSink(Sink):
 
     def shape(self, frame: DataFrame) -> DataFrame:
         for name in self.partition_by:
-            if name.lower() not in [one.lower() for one in frame.columns]:
-                raise InvalidDefinition(
-                    f"partition_by names {name!r}, which the table does not have",
-                    hint=did_you_mean(name, frame.columns),
-                )
+            if name.lower() not in [column.lower() for column in frame.columns]:
+                what = f"partition_by names {name!r}, which the table does not have"
+                raise InvalidDefinition(what, hint=did_you_mean(name, frame.columns))
         return frame
 
     def require_new(self) -> None:
@@ -270,7 +256,7 @@ class FilesSink(Sink):
         if is_url(self.path) and not (is_mounted() and names_authority(self.path)):
             return None  # before Spark is there, where a query asks once more; or on whatever Hadoop takes for its own
         log = path_of(self.path) / "_spark_metadata"
-        names = [one.name.removesuffix(".compact") for one in log.iterdir()] if log.is_dir() else []
+        names = [path.name.removesuffix(".compact") for path in log.iterdir()] if log.is_dir() else []
         return max((int(name) for name in names if name.isdecimal()), default=None)
 
     def in_generation(self, number: int) -> Mapping[str, Any]:

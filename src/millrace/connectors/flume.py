@@ -42,13 +42,12 @@ class FlumeSource(KafkaSource):
             hint = "say who may send, as allow: [10.1.0.0/16], or listen at 127.0.0.1"
             why = "Flume's protocol knows no passwords"
             yield OptionMistake("option.missing", f"others reach {host}, so flume needs allow", "listen", hint, why)
-        for one in self.allow:
+        for network in self.allow:
             try:
-                ipaddress.ip_network(one)
+                ipaddress.ip_network(network)
             except ValueError as error:
-                yield OptionMistake(
-                    "option.invalid", f"{one!r} is no network", "allow", "write 10.1.0.0/16", str(error)
-                )
+                message, hint = f"{network!r} is no network", "write 10.1.0.0/16"
+                yield OptionMistake("option.invalid", message, "allow", hint, str(error))
 
     def filling(self) -> SourceFilling:
         host, port = self._address()

@@ -37,30 +37,28 @@ class ForeachSink(Sink):
 
     def mistakes(self) -> Iterator[OptionMistake]:
         try:
-            found = self._found()
+            handler = self._handler()
         except InputError as error:
             yield OptionMistake("option.invalid", error.message, hint=error.hint, why=error.why)
             return
-        if not callable(found) and not callable(getattr(found, "process", None)):
+        if not callable(handler) and not callable(getattr(handler, "process", None)):
             yield OptionMistake("option.invalid", "foreach needs a function, or an object that has process(row)")
 
     def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         del context
-        found = _portable(self._found())
+        handler = _portable(self._handler())
         if self.batch:
-            found(whole_batch(frame), batch)
+            handler(whole_batch(frame), batch)
         else:
-            frame.foreachPartition(_Partition(found, batch))
+            frame.foreachPartition(_Partition(handler, batch))
 
     def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
         """Spark's own foreach, which real-time mode knows."""
-        return (
-            super().stream(rows, context)
-            if self.batch or context.checks_ownership_per_batch
-            else rows.foreach(_portable(self._found()))
-        )
+        if self.batch or context.checks_ownership_per_batch:
+            return super().stream(rows, context)
+        return rows.foreach(_portable(self._handler()))
 
-    def _found(self) -> Any:
+    def _handler(self) -> Any:
         return _named(self.call) if isinstance(self.call, str) else self.call
 
 
@@ -68,12 +66,16 @@ class ForeachSink(Sink):
 class _Partition:
     """Rows of one partition given to the user's code, as Spark's own foreach does."""
 
-    found: Any
+    handler: Any
     batch: int
 
     def __call__(self, rows: Iterator[Any]) -> None:
-        process: Callable[[Any], Any] = getattr(self.found, "process", self.found)
-        opened = self._open()
+        from pyspark import TaskContext
+
+        process: Callable[[Any], Any] = getattr(self.handler, "process", self.handler)
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        opened = not hasattr(self.handler, "open") or self.handler.open(partition, self.batch)
         failed: Exception | None = None
         try:
             for row in rows if opened else ():
@@ -82,25 +84,18 @@ class _Partition:
             failed = error
             raise
         finally:
-            if hasattr(self.found, "close"):
-                self.found.close(failed)
-
-    def _open(self) -> bool:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        partition = context.partitionId() if context else 0
-        return bool(self.found.open(partition, self.batch)) if hasattr(self.found, "open") else True
+            if hasattr(self.handler, "close"):
+                self.handler.close(failed)
 
 
-def _portable(found: Any) -> Any:
+def _portable(handler: Any) -> Any:
     """The user's code in a form that workers can take: what comes from a file of theirs travels with its code."""
     from pyspark.cloudpickle import register_pickle_by_value
 
-    module = inspect.getmodule(found if inspect.isroutine(found) or inspect.isclass(found) else type(found))
+    module = inspect.getmodule(handler if inspect.isroutine(handler) or inspect.isclass(handler) else type(handler))
     if module is not None and module.__name__.startswith("millrace_file_"):
         register_pickle_by_value(module)
-    return found
+    return handler
 
 
 def _named(text: str) -> Any:

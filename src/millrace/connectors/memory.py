@@ -42,7 +42,7 @@ class MemoryTable:
         if rows.num_rows == 0 and self.batches:
             return
         self.batches.append(rows)
-        total = sum(one.num_rows for one in self.batches)
+        total = sum(batch.num_rows for batch in self.batches)
         while len(self.batches) > 1 and total - self.batches[0].num_rows >= self.limit:
             total -= self.batches.pop(0).num_rows
 
@@ -66,14 +66,13 @@ class Memory:
     def put(self, name: str, rows: pa.Table, batch: int, *, mode: str, key: tuple[str, ...], limit: int) -> None:
         """Take a batch in, as its output mode says; one that is run again after a failure is there already."""
         with self._lock:
-            known = self._tables.get(name)
-            if known and batch <= known.newest:
+            table = self._tables.get(name)
+            if table and batch <= table.newest:
                 return
-            if mode == "complete" or known is None:
-                known = self._tables[name] = MemoryTable(limit, key if mode == "update" else ())
-            known.add(rows)
-            known.newest = batch
-            known.version = next(self._versions)
+            if mode == "complete" or table is None:
+                table = self._tables[name] = MemoryTable(limit, key if mode == "update" else ())
+            table.add(rows)
+            table.newest, table.version = batch, next(self._versions)
 
     def names(self) -> list[str]:
         """The tables that there are now."""
@@ -93,8 +92,8 @@ class Memory:
     def table(self, name: str) -> pa.Table:
         """The rows of one table; they are combined without the lock."""
         with self._lock:
-            found = self._tables[name]
-            kept = replace(found, batches=list(found.batches), keyed=dict(found.keyed))
+            table = self._tables[name]
+            kept = replace(table, batches=list(table.batches), keyed=dict(table.keyed))
         return kept.whole()
 
     def tables(self) -> dict[str, pa.Table]:

@@ -41,9 +41,7 @@ class SocketSource(DecodedSource):
         return reader.option("includeTimestamp", True).load().selectExpr("cast(value as binary) value", "timestamp")
 
     def dead_letter_target(self, context: RunContext) -> DeadLetterTarget:
-        return FolderDeadLetterTarget(
-            context.state / "dead" / context.name, pipeline=context.pipeline, source=context.name
-        )
+        return FolderDeadLetterTarget(context.state / "dead" / context.name, context.pipeline, context.name)
 
     def _host_and_port(self) -> tuple[str, int]:
         host, _, port = self.address.rpartition(":")

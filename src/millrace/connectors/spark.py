@@ -59,6 +59,6 @@ class SparkSink(Sink):
 
 
 def _place(name: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    named = [options[one] for one in ("path", "table", "dbtable", "topic", "subscribe") if one in options]
-    shown = ["***" if isinstance(one, Secret) else str(one) for one in named]
+    values = [options[key] for key in ("path", "table", "dbtable", "topic", "subscribe") if key in options]
+    shown = ["***" if isinstance(value, Secret) else str(value) for value in values]
     return (f"{name} {' '.join(shown)}",) if shown else ()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import millrace.errors as errors
 from millrace.errors.base import MillraceError, RunError, SourceLocation
@@ -32,6 +34,15 @@ def to_transport(error: BaseException) -> BaseException:
     if isinstance(error, errors.FunctionFailed):
         payload["exception"] = error.exception
     return TransportedError(_MARK + json.dumps(payload))
+
+
+@contextmanager
+def errors_in_transport() -> Iterator[None]:
+    """Raise our errors of a block, or of a decorated function, in the form of `to_transport`."""
+    try:
+        yield
+    except MillraceError as error:
+        raise to_transport(error) from None
 
 
 def from_transport(text: str) -> MillraceError | None:

@@ -92,7 +92,7 @@ def test_a_pattern_without_topics_ends_at_once_where_only_what_is_there_is_wante
 def test_topics_by_a_pattern_and_partitions_that_are_new(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millrace.connectors.kafka.bulk_source._LOOK", 0.0)
+    monkeypatch.setattr("millrace.connectors.kafka.bulk_source._LOOK_INTERVAL_S", 0.0)
     reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, pattern=f"{topic}.*"))
     assert set(reader.latestOffset({}, ALL)) == {topic}
     topics.create(cluster, f"{topic}-more", 1)

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.query_checkpoint import last_planned_batch
-from millrace.errors import InvalidDefinition, MillraceError, NoCassandra
-from millrace.errors.transport import to_transport
+from millrace.errors import InvalidDefinition, NoCassandra
+from millrace.errors.transport import errors_in_transport
 from millrace.object_stores import StorePath
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.model import MODES
-from millrace.plugins import PluginRegistry
+from millrace.plugins import PluginRegistry, option
+from millrace.units import parse_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,10 +39,8 @@ if TYPE_CHECKING:
 
 def no_cassandra() -> Cassandra:
     """Raise, for a run that names no Cassandra."""
-    raise NoCassandra(
-        "there is no Cassandra to use",
-        hint="start one with millrace cassandra up --detach, or name one with --cassandra",
-    )
+    hint = "start one with millrace cassandra up --detach, or name one with --cassandra"
+    raise NoCassandra("there is no Cassandra to use", hint=hint)
 
 
 class RunLock(Protocol):
@@ -63,11 +62,7 @@ class NoLock:
     def check(self) -> None:
         """Raise nothing."""
 
-    def check_start(self) -> None:
-        """Raise nothing."""
-
-    def check_cached(self) -> None:
-        """Raise nothing."""
+    check_start = check_cached = check
 
 
 @dataclass(frozen=True)
@@ -144,12 +139,10 @@ class RunContext:
         """The newest batch that the query has planned, as its checkpoint says; -1 before the first."""
         return last_planned_batch(self.checkpoint) if self.checkpoint else -1
 
+    @errors_in_transport()
     def check_lock(self) -> None:
         """Raise, in a form that passes through Spark, before a batch is written when another run has taken over."""
-        try:
-            self.lock.check()
-        except MillraceError as error:
-            raise to_transport(error) from None
+        self.lock.check()
 
 
 class RecordDecoder(Protocol):
@@ -426,6 +419,11 @@ def whole_batch(frame: DataFrame) -> DataFrame:
 
 SOURCES = PluginRegistry("millrace.connectors", Source, "source")
 SINKS = PluginRegistry("millrace.connectors", Sink, "sink")
+
+
+def retry_timeout_option(help: str) -> Any:  # noqa: A002 - as `option` calls it
+    """Return the option that limits how long requests to a system that is away are repeated."""
+    return option(120.0, help, parse=parse_duration, shown_default="2m", aliases=("patience",))
 
 
 def require_no_mistakes(mistakes: list[OptionMistake], what: str, **more: Any) -> None:

@@ -1,7 +1,8 @@
 """Messages whose bytes have a format.
 
 - `DecodedSource`: the options of a source of messages: format, schema, what happens to bad ones.
-- `encoded_value` and `encoded_key`: rows as message bytes, by Spark's own functions where it has them.
+- `bad_schema`, `bad_start`, `data_loss_option`: what options of several sources have in common.
+- `encoded_value`, `avro_encoded_value` and `encoded_key`: rows as message bytes.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.base.api import SOURCES, MessageSource
 from millrace.connectors.base.registry import build
-from millrace.errors import InputError, InvalidDefinition, did_you_mean
+from millrace.errors import InputError, InvalidDefinition, InvalidOption, did_you_mean
 from millrace.formats.base import FORMATS, Format
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
+from millrace.units import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from millrace.formats.avro import Avro
 
 ON_BAD = ("dead_letter", "drop", "fail")
 
@@ -92,15 +96,9 @@ class DecodedSource(MessageSource):
         return self.bytes_format.columns(self.declared)
 
     def columns(self) -> Schema | None:
-        carried = (
-            parse_schema(", ".join(f"`{name}` {self._carried_type(name)}" for name in self.included)).fields
-            if self.included
-            else ()
-        )
+        kinds = self.carried if self.format == "raw" else {**self.carried, "key": "string"}
+        carried = [parse_schema(f"`{name}` {kinds[name]}").fields[0] for name in self.included]
         return Schema((*self._decoded().fields, *carried))
-
-    def _carried_type(self, name: str) -> str:
-        return "string" if name == "key" and self.format != "raw" else self.carried[name]
 
     def mistakes(self) -> Iterator[OptionMistake]:
         mistakes = list(self._format_mistakes())
@@ -113,10 +111,8 @@ class DecodedSource(MessageSource):
         names = [field.name.lower() for field in self._decoded().fields]
         for name in self.include or ():
             if name not in self.carried:
-                columns = ", ".join(self.carried) or "nothing"
-                yield OptionMistake(
-                    "option.invalid", f"there is no {name!r} to include", "include", f"it has: {columns}"
-                )
+                hint = f"it has: {', '.join(self.carried) or 'nothing'}"
+                yield OptionMistake("option.invalid", f"there is no {name!r} to include", "include", hint)
             elif name.lower() in names:
                 yield OptionMistake("option.invalid", f"the schema has a column {name!r} already", "include")
 
@@ -127,25 +123,19 @@ class DecodedSource(MessageSource):
             yield OptionMistake("option.invalid", error.message, "format", error.hint)
             return
         mistakes: list[OptionMistake] = []
-        chosen = build(kind, self.more, f"{self._name()} in {self.format}", mistakes)
+        format_ = build(kind, self.more, f"{SOURCES.name_of(type(self))} in {self.format}", mistakes)
         for mistake in mistakes:
             yield self._of_source(mistake, kind) if mistake.condition == "option.unknown" else mistake
-        if chosen is None:
+        if format_ is None:
             return
-        try:
-            schema = self.declared
-            if chosen.needs_schema and schema is None:
-                chosen.columns(None)  # a format may know its columns by itself, as Avro does
-        except InputError as error:
-            missing = self.schema is None
-            yield OptionMistake(
-                "schema.missing" if missing else error.condition,
-                f"{self.format} needs a schema" if missing else f"the schema: {error.message}",
-                None if missing else "schema",
-                error.hint
-                or ("add schema: id string, at timestamp, …; millrace schema TOPIC proposes one" if missing else None),
-                error.why,
-            )
+        if self.schema:
+            yield from bad_schema(self.schema)
+        elif format_.needs_schema:
+            try:
+                format_.columns(None)  # a format may know its columns by itself, as Avro does
+            except InputError as error:
+                hint = error.hint or "add schema: id string, at timestamp, …; millrace schema TOPIC proposes one"
+                yield OptionMistake("schema.missing", f"{self.format} needs a schema", None, hint, error.why)
 
     def _of_source(self, mistake: OptionMistake, kind: type[Format]) -> OptionMistake:
         """An option that neither the format nor the source has: it may have been meant for either."""
@@ -153,36 +143,36 @@ class DecodedSource(MessageSource):
         names = [*own, *(field.name for field in dataclasses.fields(kind) if field.init)]  # type: ignore[arg-type]
         return dataclasses.replace(mistake, hint=did_you_mean(mistake.option or "", names))
 
-    def _name(self) -> str:
-        return SOURCES.name_of(type(self))
+
+def bad_schema(schema: str | None) -> Iterator[OptionMistake]:
+    """Yield a mistake if a schema is given and does not parse."""
+    try:
+        parse_schema("value string" if schema is None else schema)
+    except InputError as error:
+        yield OptionMistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
 
 
-class Encoded(Protocol):
-    """What decides how the value of a record is written."""
-
-    @property
-    def format(self) -> str:
-        """json, csv, text, raw or avro."""
-
-    @property
-    def topic(self) -> str:
-        """Names the subject of a schema registry."""
-
-    @property
-    def avro_schema(self) -> str | None:
-        """For avro: the schema, or a file of it."""
-
-    @property
-    def registry(self) -> str | None:
-        """For avro: the address of a schema registry."""
+def bad_start(connector: str, start: str, hint: str) -> Iterator[OptionMistake]:
+    """Yield a mistake if a start is neither `earliest` nor `latest` nor a time."""
+    if start not in ("earliest", "latest"):
+        try:
+            parse_time(start)
+        except InvalidOption:
+            yield OptionMistake("option.invalid", f"{connector} cannot start at {start!r}", "start", hint)
 
 
-def encoded_value(frame: DataFrame, columns: Sequence[str], writer: Encoded) -> Column:
-    """The value of each record."""
-    return _avro(frame, columns, writer) if writer.format == "avro" else spark_encoded_value(columns, writer.format)
+def data_loss_option() -> Any:
+    """Return the option that says what happens when records are deleted before they were read."""
+    return option(
+        "fail",
+        "When records are deleted before they were read.",
+        choices=("fail", "continue"),
+        aliases=("lost",),
+        value_aliases={"go_on": "continue"},
+    )
 
 
-def spark_encoded_value(columns: Sequence[str], form: str) -> Column:
+def encoded_value(columns: Sequence[str], form: str) -> Column:
     """The value of each record, in a format that Spark writes itself."""
     from pyspark.sql import functions as F
 
@@ -190,7 +180,13 @@ def spark_encoded_value(columns: Sequence[str], form: str) -> Column:
         return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
     if form == "csv":
         return F.to_csv(F.struct(*columns))
-    return F.col(_single(columns, form)).cast("string" if form == "text" else "binary")
+    if "value" not in columns and len(columns) != 1:
+        raise InvalidDefinition(
+            f"{form} writes one column, and there are {len(columns)}: {', '.join(columns)}",
+            hint="name it with value: COLUMN",
+        )
+    name = "value" if "value" in columns else columns[0]
+    return F.col(name).cast("string" if form == "text" else "binary")
 
 
 def encoded_key(frame: DataFrame, names: Sequence[str]) -> Column:
@@ -203,32 +199,19 @@ def encoded_key(frame: DataFrame, names: Sequence[str]) -> Column:
     return F.to_json(F.struct(*names)) if len(names) > 1 else F.to_json(names[0])
 
 
-def _single(columns: Sequence[str], kind: str) -> str:
-    if "value" in columns:
-        return "value"
-    if len(columns) == 1:
-        return columns[0]
-    raise InvalidDefinition(
-        f"{kind} writes one column, and there are {len(columns)}: {', '.join(columns)}",
-        hint="name it with value: COLUMN",
-    )
-
-
-def _avro(frame: DataFrame, columns: Sequence[str], writer: Encoded) -> Column:
+def avro_encoded_value(frame: DataFrame, columns: Sequence[str], avro: Avro) -> Column:
+    """The value of each record, in Avro."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from millrace.formats.avro import Avro
-
     fields = to_arrow_schema(frame.select(*columns).schema, timezone="UTC")
-    chosen = Avro(avro_schema=writer.avro_schema, registry=writer.registry, subject=f"{writer.topic}-value")
     encoders: list[Any] = []
 
     def encode(rows: Any) -> Any:
         import pyarrow as pa
 
         if not encoders:
-            encoders.append(chosen.encoder(fields))
+            encoders.append(avro.encoder(fields))
         return encoders[0].encode(pa.RecordBatch.from_struct_array(rows))
 
     encode.__annotations__ = {}

@@ -53,19 +53,10 @@ class ReplayRange:
         """Return whether a record is before the end."""
         from pyspark.sql import functions as F
 
-        ends = [(topic, _list(numbers)) for topic, numbers in (self.end or {}).items() if numbers]
-        if not ends:
-            return F.lit(False)
-        limits = [
-            (topic, F.get(F.array(*(F.lit(offset).cast("bigint") for offset in own)), F.col("partition")))
-            for topic, own in ends
-        ]
-        limit = F.when(F.col("topic") == limits[0][0], limits[0][1])
-        for topic, own in limits[1:]:
-            limit = limit.when(F.col("topic") == topic, own)
+        limit = F.when(F.lit(False), F.lit(0).cast("bigint"))
+        for topic, ends in (self.end or {}).items():
+            # By partition number; 0 where an end is missing, so that no record is before it.
+            offsets = [ends.get(str(number), 0) for number in range(max(map(int, ends), default=-1) + 1)]
+            own = F.get(F.array(*(F.lit(offset).cast("bigint") for offset in offsets)), F.col("partition"))
+            limit = limit.when(F.col("topic") == topic, own) if offsets else limit
         return F.col("offset") < limit  # nothing, and so left out, for a partition that came later
-
-
-def _list(numbers: Mapping[str, int]) -> list[int]:
-    """Return the ends by partition number; 0 where one is missing, so that no record is before it."""
-    return [numbers.get(str(number), 0) for number in range(max(map(int, numbers)) + 1)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -37,20 +38,17 @@ def make_sink(connection: Connection) -> tuple[Sink | None, list[OptionMistake]]
 def source_facts(connection: Connection, static: bool) -> Facts:
     """What `check` must know of a source."""
     reader, mistakes = make_source(connection)
-    deprecated = _deprecated(SOURCES, connection)
+    deprecated = tuple(_deprecated(SOURCES, connection))
     if reader is None:
         return Facts(tuple(mistakes), deprecated=deprecated)
-    if static and not reader.reads_whole:
-        mistakes.append(OptionMistake("source.not-static", f"{connection.connector} cannot be read as a static table"))
-    if not static and not reader.streams:
-        mistakes.append(
-            OptionMistake("source.not-streaming", f"{connection.connector} cannot be followed", hint="say static: true")
-        )
     name = connection.connector
-    try:
+    if static and not reader.reads_whole:
+        mistakes.append(OptionMistake("source.not-static", f"{name} cannot be read as a static table"))
+    if not static and not reader.streams:
+        mistakes.append(OptionMistake("source.not-streaming", f"{name} cannot be followed", hint="say static: true"))
+    schema = None
+    with suppress(InputError):
         schema = None if mistakes else reader.columns()
-    except InputError:
-        schema = None
     return Facts(
         tuple(mistakes),
         schema,
@@ -66,21 +64,20 @@ def source_facts(connection: Connection, static: bool) -> Facts:
 def sink_facts(connection: Connection, table: str) -> Facts:
     """What `check` must know of a table's sink."""
     writer, mistakes = make_sink(connection)
-    deprecated = _deprecated(SINKS, connection)
+    deprecated = tuple(_deprecated(SINKS, connection))
     if writer is None:
         return Facts(tuple(mistakes), deprecated=deprecated)
     name = connection.connector
     return Facts(
         tuple(mistakes),
-        None,
-        writer.modes,
-        None if writer.realtime else f"real-time mode cannot write to {name}",
-        None if writer.continuous else f"the continuous trigger cannot write to {name}",
-        writer.delivery_guarantee,
-        writer.resources(table),
-        writer.exclusive_target,
-        writer.resumes,
-        writer.midway,
+        modes=writer.modes,
+        realtime=None if writer.realtime else f"real-time mode cannot write to {name}",
+        continuous=None if writer.continuous else f"the continuous trigger cannot write to {name}",
+        guarantee=writer.delivery_guarantee,
+        touches=writer.resources(table),
+        alone=writer.exclusive_target,
+        resumes=writer.resumes,
+        midway=writer.midway,
         deprecated=deprecated,
     )
 
@@ -101,13 +98,12 @@ def in_generation(connection: Connection, number: int) -> Connection | None:
     return dataclasses.replace(connection, argument=first, options=freeze({**kept, **own}))
 
 
-def _make(room: PluginRegistry[T], connection: Connection) -> tuple[T | None, list[OptionMistake]]:
+def _make(registry: PluginRegistry[T], connection: Connection) -> tuple[T | None, list[OptionMistake]]:
     try:
-        kind = room.load(connection.connector)
-    except PluginUnusable as error:
-        return None, [OptionMistake("plugin.unusable", error.message, hint=error.hint, why=error.why)]
+        kind = registry.load(connection.connector)
     except InputError as error:
-        return None, [OptionMistake("connector.unknown", error.message, hint=error.hint, why=error.why)]
+        condition = "plugin.unusable" if isinstance(error, PluginUnusable) else "connector.unknown"
+        return None, [OptionMistake(condition, error.message, hint=error.hint, why=error.why)]
     given = dict(connection.options)
     mistakes: list[OptionMistake] = []
     argument = _argument(kind)
@@ -123,9 +119,9 @@ def _make(room: PluginRegistry[T], connection: Connection) -> tuple[T | None, li
     given = current_options(kind, given)
     connector = None if twice else build(kind, given, connection.connector, mistakes)
     wrong = {mistake.option for mistake in mistakes}
-    sound = connector or build(kind, {name: value for name, value in given.items() if name not in wrong}, "", [])
-    if sound is not None:
-        mistakes.extend(sound.mistakes())  # type: ignore[attr-defined]
+    valid = connector or build(kind, {name: value for name, value in given.items() if name not in wrong}, "", [])
+    if valid is not None:
+        mistakes.extend(valid.mistakes())  # type: ignore[attr-defined]
     as_written = {name: alias for alias, name in _aliases(kind).items() if alias in dict(connection.options)}
     return connector, [
         dataclasses.replace(mistake, option=as_written.get(mistake.option or "", mistake.option))
@@ -135,8 +131,8 @@ def _make(room: PluginRegistry[T], connection: Connection) -> tuple[T | None, li
 
 def build(kind: type[T], given: Mapping[str, Any], what: str, mistakes: list[OptionMistake]) -> T | None:
     """An instance of a dataclass from options; what is wrong goes into `mistakes`, and then there is none."""
-    fields = {one.name: one for one in dataclasses.fields(kind) if one.init}  # type: ignore[arg-type]
-    rest = next((name for name, one in fields.items() if one.metadata.get("rest")), None)
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
+    rest = next((name for name, field in fields.items() if field.metadata.get("rest")), None)
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     others: dict[str, Any] = {}
@@ -147,11 +143,11 @@ def build(kind: type[T], given: Mapping[str, Any], what: str, mistakes: list[Opt
         elif rest:
             others[name] = value
         else:
-            hint = did_you_mean(name, [one for one in fields if not fields[one].metadata.get("hidden")])
-            mistakes.append(OptionMistake("option.unknown", f"{what} has no option {name!r}", name, hint))
-    for name, one in fields.items():
-        if name not in values and name != rest and one.default is dataclasses.MISSING:
-            mistakes.append(OptionMistake("option.missing", f"{what} needs {name}", None, one.metadata.get("help")))
+            message = f"{what} has no option {name!r}"
+            mistakes.append(OptionMistake("option.unknown", message, name, did_you_mean(name, fields)))
+    for name, field in fields.items():
+        if name not in values and name != rest and field.default is dataclasses.MISSING:
+            mistakes.append(OptionMistake("option.missing", f"{what} needs {name}", None, field.metadata.get("help")))
     if len(mistakes) > before:
         return None
     return kind(**values, **({rest: others} if rest else {}))
@@ -160,67 +156,58 @@ def build(kind: type[T], given: Mapping[str, Any], what: str, mistakes: list[Opt
 def current_options(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return options of a connector under their current names, with current values; `option` declares the old ones."""
     aliases = _aliases(kind)
-    values = {one.name: one.metadata.get("value_aliases") or {} for one in dataclasses.fields(kind)}
+    value_aliases = {field.name: field.metadata.get("value_aliases") or {} for field in dataclasses.fields(kind)}
     named = {aliases.get(name, name): value for name, value in given.items()}
-    return {name: _current_value(values.get(name, {}), value) for name, value in named.items()}
+    return {
+        name: value_aliases.get(name, {}).get(value, value) if isinstance(value, str) else value
+        for name, value in named.items()
+    }
 
 
 def _aliases(kind: type[Any]) -> dict[str, str]:
     """Return the current name of each deprecated name."""
-    return {
-        alias: one.name for one in dataclasses.fields(kind) if one.init for alias in one.metadata.get("aliases", ())
-    }
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    return {alias: field.name for field in fields for alias in field.metadata.get("aliases", ())}
 
 
-def _current_value(aliases: Mapping[str, str], value: Any) -> Any:
-    return aliases.get(value, value) if isinstance(value, str) else value
-
-
-def _deprecated(room: PluginRegistry[Any], connection: Connection) -> tuple[OptionMistake, ...]:
-    """Return a notice for each deprecated name or value in a connection."""
+def _deprecated(registry: PluginRegistry[Any], connection: Connection) -> Iterator[OptionMistake]:
+    """Yield a notice for each deprecated name or value in a connection."""
     try:
-        kind = room.load(connection.connector)
+        kind = registry.load(connection.connector)
     except InputError:
-        return ()
-    notices = []
+        return
     for name, value in connection.options:
         ((current, current_value),) = current_options(kind, {name: value}).items()
-        if (current, current_value) != (name, value):
-            old, new = (
-                (name, current) if value == current_value else (f"{name}: {value}", f"{current}: {current_value}")
-            )
-            notices.append(OptionMistake("option.deprecated", deprecation_notice(old, new), name))
-    return tuple(notices)
+        if value != current_value:
+            notice = deprecation_notice(f"{name}: {value}", f"{current}: {current_value}")
+            yield OptionMistake("option.deprecated", notice, name)
+        elif name != current:
+            yield OptionMistake("option.deprecated", deprecation_notice(name, current), name)
 
 
 def _argument(kind: type[Any]) -> str | None:
-    return next((one.name for one in dataclasses.fields(kind) if one.metadata.get("argument")), None)
+    return next((field.name for field in dataclasses.fields(kind) if field.metadata.get("argument")), None)
 
 
 def _value(what: str, field: dataclasses.Field[Any], hint: Any, value: Any, mistakes: list[OptionMistake]) -> Any:
-    parse = field.metadata.get("parse")
-    choices = field.metadata.get("choices")
+    def add(message: str, condition: str = "option.invalid", *more: str | None) -> None:
+        mistakes.append(OptionMistake(condition, f"{what}: {field.name}{message}", field.name, *more))
+
+    parse, choices, least = (field.metadata.get(name) for name in ("parse", "choices", "least"))
     if choices and value not in choices:
-        found = did_you_mean(str(value), choices)
-        mistakes.append(OptionMistake("option.invalid", f"{what}: {field.name} cannot be {value!r}", field.name, found))
+        add(f" cannot be {value!r}", "option.invalid", did_you_mean(str(value), choices))
         return None
     if parse and isinstance(value, str):
         try:
             return parse(value)
         except InputError as error:
-            mistakes.append(
-                OptionMistake(
-                    error.condition, f"{what}: {field.name}: {error.message}", field.name, error.hint, error.why
-                )
-            )
+            add(f": {error.message}", error.condition, error.hint, error.why)
             return None
     fits, converted = _fitted(hint, value)
     if not fits:
-        wanted = _named(hint)
-        mistakes.append(OptionMistake("option.invalid", f"{what}: {field.name} must be {wanted}", field.name))
-    least = field.metadata.get("least")
-    if fits and least is not None and converted is not None and converted < least:
-        mistakes.append(OptionMistake("option.invalid", f"{what}: {field.name} must be at least {least}", field.name))
+        add(f" must be {_named(hint)}")
+    elif least is not None and converted is not None and converted < least:
+        add(f" must be at least {least}")
     return converted
 
 
@@ -230,10 +217,12 @@ def _fitted(hint: Any, value: Any) -> tuple[bool, Any]:
     if hint is Any or hint is object:
         return True, value
     if origin in (Union, UnionType):
-        tried = [_fitted(one, value) for one in get_args(hint)]
-        return next(((fits, converted) for fits, converted in tried if fits), (False, None))
+        attempts = (_fitted(option, value) for option in get_args(hint))
+        return next((attempt for attempt in attempts if attempt[0]), (False, None))
     if origin is tuple:
-        return _fitted_tuple(get_args(hint)[0], value)
+        values = value if isinstance(value, tuple | list) else (value,)
+        fitted = [_fitted(get_args(hint)[0], element) for element in values]
+        return all(fits for fits, _ in fitted), tuple(converted for _, converted in fitted)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         fits = isinstance(value, Mapping) or _is_frozen_mapping(value)
         return fits, dict(value) if fits else None
@@ -259,25 +248,15 @@ def _fitted_plain(hint: Any, value: Any) -> tuple[bool, Any]:
     return callable(value), value
 
 
-def _fitted_tuple(element: Any, value: Any) -> tuple[bool, Any]:
-    values = value if isinstance(value, tuple | list) else (value,)
-    fitted = [_fitted(element, one) for one in values]
-    return all(fits for fits, _ in fitted), tuple(one for _, one in fitted)
-
-
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def _named(hint: Any) -> str:
     """A type in words."""
-    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return " or ".join(_word(one) for one in options if one is not NoneType)
-
-
-def _word(hint: Any) -> str:
-    if get_origin(hint) is tuple:
-        return "a list"
-    return _WORDS.get(hint, "a mapping" if get_origin(hint) else "a function")
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(_named(option) for option in get_args(hint) if option is not NoneType)
+    return "a list" if origin is tuple else _WORDS.get(hint, "a mapping" if origin else "a function")
 
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -298,33 +277,30 @@ def sink_forms() -> list[ConnectorForm]:
     return list(_forms(SINKS))
 
 
-def _forms(room: PluginRegistry[Any]) -> Iterator[ConnectorForm]:
-    for name, kind in room.kinds():
+def _forms(registry: PluginRegistry[Any]) -> Iterator[ConnectorForm]:
+    for name, kind in registry.kinds():
         hints = get_type_hints(kind)
-        fields = [one for one in dataclasses.fields(kind) if one.init and not one.metadata.get("rest")]
-        options = [_option(one, hints[one.name]) for one in fields if not one.metadata.get("argument")]
-        argument = next((_option(one, hints[one.name]) for one in fields if one.metadata.get("argument")), None)
-        others = any(one.metadata.get("rest") for one in dataclasses.fields(kind))
+        fields = [field for field in dataclasses.fields(kind) if field.init and not field.metadata.get("rest")]
+        options = {field.name: _option(field, hints[field.name]) for field in fields}
+        argument = options.pop(_argument(kind) or "", None)
+        others = any(field.metadata.get("rest") for field in dataclasses.fields(kind))
         help_ = (kind.__doc__ or "").strip().splitlines()[0]
-        yield ConnectorForm(name, help_, argument, tuple(options), others)
+        yield ConnectorForm(name, help_, argument, tuple(options.values()), others)
 
 
 def _option(field: dataclasses.Field[Any], hint: Any) -> OptionForm:
-    missing = dataclasses.MISSING
+    missing, metadata = dataclasses.MISSING, field.metadata
     required = field.default is missing and field.default_factory is missing
-    types = tuple(dict.fromkeys(_types(hint)))
-    if field.metadata.get("parse"):
-        types = tuple(dict.fromkeys(("string", *types)))
-    about = field.metadata
-    return OptionForm(field.name, about.get("help", ""), types, tuple(about.get("choices", ())), required)
+    types = dict.fromkeys((*(("string",) if metadata.get("parse") else ()), *_types(hint)))
+    return OptionForm(field.name, metadata.get("help", ""), tuple(types), tuple(metadata.get("choices", ())), required)
 
 
 def _types(hint: Any) -> Iterator[str]:
     """JSON's names for what a field takes; nothing when that is more than JSON has."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
-        for one in get_args(hint):
-            yield from _types(one)
+        for option in get_args(hint):
+            yield from _types(option)
     elif hint in _TYPES:
         yield _TYPES[hint]
         if hint is str:  # a topic named 7 is text as well
@@ -334,8 +310,6 @@ def _types(hint: Any) -> Iterator[str]:
         yield from _types(get_args(hint)[0])
     elif isinstance(origin, type) and issubclass(origin, Mapping):
         yield "object"
-    elif hint is not NoneType:
-        return
 
 
 def with_signature(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -345,19 +319,17 @@ def with_signature(function: Callable[..., Any], name: str) -> Callable[..., Any
     return function
 
 
-def _part(room: PluginRegistry[Any], name: str, title: str) -> Iterator[str]:
+def _part(registry: PluginRegistry[Any], name: str, title: str) -> Iterator[str]:
     try:
-        kind = room.load(name)
+        kind = registry.load(name)
     except UnknownName:
         return
     yield f"{title}: {(kind.__doc__ or '').strip()}"
     for option in dataclasses.fields(kind):
-        about = option.metadata
-        if about.get("rest") or not option.init:
-            continue
-        default = "" if option.default in (dataclasses.MISSING, None, ()) else f" [{option.default}]"
-        place = " (first)" if about.get("argument") else ""
-        yield f"  {option.name}{place}: {about.get('help', '')}{default}"
+        if option.init and not option.metadata.get("rest"):
+            default = "" if option.default in (dataclasses.MISSING, None, ()) else f" [{option.default}]"
+            position = " (first)" if option.metadata.get("argument") else ""
+            yield f"  {option.name}{position}: {option.metadata.get('help', '')}{default}"
     yield ""
 
 
@@ -388,8 +360,8 @@ def patterns_read(pipeline: PipelineDef) -> tuple[str, ...]:
 
 
 def _kafka_readers(pipeline: PipelineDef) -> dict[str, Source]:
-    readers = {one.name: make_source(one.connection)[0] for one in pipeline.sources if system_of(one) == "kafka"}
-    return {name: reader for name, reader in readers.items() if reader}
+    sources = [source for source in pipeline.sources if system_of(source) == "kafka"]
+    return {source.name: reader for source in sources if (reader := make_source(source.connection)[0])}
 
 
 def source_of(source: SourceDef) -> Source:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients.cassandra import Cassandra
-from millrace.connectors.base.api import RunContext, Sink, Source
+from millrace.connectors.base.api import RunContext, Sink, Source, retry_timeout_option
 from millrace.connectors.base.batch_tasks import QUERY_ID, TaskPlan
+from millrace.connectors.base.message_source import bad_schema
 from millrace.connectors.cassandra.sink import INSERT_RESULT, Insertion, WriteTimestamps
 from millrace.connectors.cassandra.table import (
     TABLE_NAME,
@@ -20,8 +21,8 @@ from millrace.connectors.cassandra.table import (
     require_table,
 )
 from millrace.connectors.cassandra.types import has_cassandra_type
-from millrace.errors import InputError, InvalidDefinition, InvalidTable, MillraceError, did_you_mean
-from millrace.errors.transport import to_transport
+from millrace.errors import InvalidDefinition, InvalidTable, did_you_mean
+from millrace.errors.transport import errors_in_transport
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _LEVELS = ("any", "one", "two", "three", "quorum", "all", "local_quorum", "each_quorum", "local_one")
-_LONGEST_TTL = 20 * 365 * 24 * 3600
-_ORDERS = ("asc", "desc")
+_MAX_TTL_S = 20 * 365 * 24 * 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,7 @@ class CassandraSource(Source):
 
     def mistakes(self) -> Iterator[OptionMistake]:
         yield from _bad_name(self.table)
-        if self.schema is not None:
-            try:
-                parse_schema(self.schema)
-            except InputError as error:
-                yield OptionMistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
+        yield from bad_schema(self.schema)
 
     def columns(self) -> Schema | None:
         return None if self.schema is None else parse_schema(self.schema)
@@ -86,14 +82,14 @@ class CassandraSource(Source):
         return spark.read.format(kind.name()).load()
 
     def _wanted(self, table: CassandraTable) -> tuple[str, ...]:
-        named = self.only or (parse_schema(self.schema).names if self.schema else tuple(table.columns))
-        found = [(name, table.column(name)) for name in named]
-        for name, own in found:
-            if own is None:
-                raise InvalidTable(
-                    f"table {self.table} has no column {name!r}", hint=did_you_mean(name, list(table.columns))
-                )
-        return tuple(own for _, own in found if own)
+        wanted = []
+        for name in self.only or (parse_schema(self.schema).names if self.schema else table.columns):
+            column = table.column(name)
+            if column is None:
+                hint = did_you_mean(name, list(table.columns))
+                raise InvalidTable(f"table {self.table} has no column {name!r}", hint=hint)
+            wanted.append(column)
+        return tuple(wanted)
 
 
 def read_table(spark: SparkSession, name: str, door: Cassandra, *columns: str) -> DataFrame:
@@ -125,12 +121,8 @@ class CassandraSink(Sink):
     nulls: str = option("keep", "What a null does to a value that is there.", choices=("keep", "erase"))
     consistency: str = option("local_quorum", "How many replicas must have a row.", choices=_LEVELS)
     in_flight: int = option(64, "Maximum number of concurrent requests of each task.", least=1)
-    retry_timeout: float = option(
-        120.0,
-        "How long writes are repeated while Cassandra is away, before a batch fails.",
-        parse=parse_duration,
-        shown_default="2m",
-        aliases=("patience",),
+    retry_timeout: float = retry_timeout_option(
+        "How long writes are repeated while Cassandra is away, before a batch fails."
     )
 
     def mistakes(self) -> Iterator[OptionMistake]:
@@ -139,23 +131,20 @@ class CassandraSink(Sink):
             hint = "name the columns of the partition key, as key: application"
             yield OptionMistake("option.missing", "cassandra needs a key to create a table", "create", hint)
         if self.clustering and not self.key:
-            yield OptionMistake(
-                "option.missing", "clustering needs key as well: the partition key comes first", "clustering"
-            )
-        for one in self.clustering:
-            name, *order = one.split()
-            if len(order) > 1 or (order and order[0].lower() not in _ORDERS):
-                yield OptionMistake(
-                    "option.invalid", f"{one!r} is no clustering column", "clustering", "write time desc"
-                )
+            message = "clustering needs key as well: the partition key comes first"
+            yield OptionMistake("option.missing", message, "clustering")
+        for column in self.clustering:
+            name, *order = column.split()
+            if len(order) > 1 or (order and order[0].lower() not in ("asc", "desc")):
+                message = f"{column!r} is no clustering column"
+                yield OptionMistake("option.invalid", message, "clustering", "write time desc")
             if name in self.key:
                 yield OptionMistake("option.invalid", f"{name!r} is in key and in clustering", "clustering")
-        if self.ttl is not None and not 1 <= self.ttl <= _LONGEST_TTL:
+        if self.ttl is not None and not 1 <= self.ttl <= _MAX_TTL_S:
             yield OptionMistake("option.invalid", "ttl must be from 1s to 20 years", "ttl")
         if self.replication is not None and not self.create:
-            yield OptionMistake(
-                "option.invalid", "replication is for keyspaces that are made: say create: true", "replication"
-            )
+            message = "replication is for keyspaces that are made: say create: true"
+            yield OptionMistake("option.invalid", message, "replication")
 
     def resources(self, table: str) -> tuple[str, ...]:
         del table
@@ -166,9 +155,9 @@ class CassandraSink(Sink):
         door = context.cassandra()
         if self.create:
             self._design.make_keyspace(door)
-        found = look_up(door, self.table) if self.create else require_table(door, self.table)
-        if found is not None and self.key:
-            self._design.require_same_key(found)
+        table = look_up(door, self.table) if self.create else require_table(door, self.table)
+        if table is not None and self.key:
+            self._design.require_same_key(table)
 
     def in_generation(self, number: int) -> Mapping[str, Any]:
         return {"table": f"{self.table}_g{number}"}
@@ -188,9 +177,8 @@ class CassandraSink(Sink):
         names = [name.lower() for name in frame.columns]
         for name in self._design.key:
             if name.lower() not in names:
-                raise InvalidDefinition(
-                    f"there is no column {name!r} for the key of {self.table}", hint=did_you_mean(name, frame.columns)
-                )
+                what = f"there is no column {name!r} for the key of {self.table}"
+                raise InvalidDefinition(what, hint=did_you_mean(name, frame.columns))
         shaped = []
         for field in frame.schema.fields:
             column = F.col(f"`{field.name}`")
@@ -200,18 +188,13 @@ class CassandraSink(Sink):
             shaped.append(column)
         return frame.select(*shaped)
 
-    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
-        try:
-            self._write(frame, batch, context)
-        except MillraceError as error:
-            raise to_transport(error) from None
-
     def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
         """Batch by batch; what does not fit is reported before the first one."""
         self._fitted(rows._df.schema, context)
         return super().stream(rows, context)
 
-    def _write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
+    @errors_in_transport()
+    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         table = self._fitted(frame.schema, context)
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         times = WriteTimestamps(times_path(context, self.table), str(query or ""))
@@ -232,21 +215,17 @@ class CassandraSink(Sink):
     def _fitted(self, rows: StructType, context: RunContext) -> CassandraTable:
         """The table, made if that is asked for, after a look at whether rows of a schema fit."""
         door = context.cassandra()
-        found = self._design.make(door, rows) if self.create else require_table(door, self.table)
+        table = self._design.make(door, rows) if self.create else require_table(door, self.table)
         if self.key and not self.create:
-            self._design.require_same_key(found)
-        found.require(rows)
-        return found
+            self._design.require_same_key(table)
+        table.require(rows)
+        return table
 
     @property
     def _design(self) -> TableDesign:
-        ordered = [one.split() for one in self.clustering]
-        return TableDesign(
-            self.table,
-            self.key,
-            tuple((name, (order[0] if order else "asc").upper()) for name, *order in ordered),
-            self.replication,
-        )
+        columns = (column.split() for column in self.clustering)
+        clustering = tuple((name, (order[0] if order else "asc").upper()) for name, *order in columns)
+        return TableDesign(self.table, self.key, clustering, self.replication)
 
 
 def times_path(context: RunContext, table: str) -> Path:

@@ -1,10 +1,8 @@
 """The work of one task: rows of Arrow become prepared statements, a few rows of a partition in each.
 
-Statements to Cassandra: a limited number at once, repeated while it is away, all of them written at the end.
-
-Columns of Arrow as the values that Cassandra's driver takes.
-
-When each batch of a sink was written first: the timestamp that its rows carry, however often it is written.
+- `CassandraBatchWriter` sends a limited number of statements at once, and repeats them while Cassandra is away.
+- `rows_of` makes values that Cassandra's driver takes of columns of Arrow; `Insertion` writes them.
+- `WriteTimestamps`: when each batch was written first, which is the timestamp that its rows carry.
 """
 
 from __future__ import annotations
@@ -21,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from millrace.atomic_files import write_whole
+from millrace.clients.batching import limited_batches
 from millrace.clients.cassandra import Cassandra, explain_refusal, is_transient
 from millrace.connectors.base.batch_tasks import task_number
 from millrace.connectors.cassandra.table import CassandraTable, quoted, quoted_table
 from millrace.connectors.cassandra.types import Cql
-from millrace.errors import CassandraUnreachable, MillraceError, RowRefused, StateMismatch
-from millrace.errors.transport import to_transport
+from millrace.errors import CassandraUnreachable, RowRefused, StateMismatch
+from millrace.errors.transport import errors_in_transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,11 +41,8 @@ class CassandraBatchWriter:
     """
 
     def __init__(self, door: Cassandra, *, most: int, patience: float, doing: str) -> None:
-        self._door = door
-        self._most = most
-        self._patience = patience
-        self._doing = doing
-        self._session = self._connected()
+        self._door, self._most, self._patience, self._doing = door, most, patience, doing
+        self.session = self._insist(door.session)
         self._changed = threading.Condition()
         self._under_way = 0
         self._again: deque[Any] = deque()
@@ -55,14 +51,9 @@ class CassandraBatchWriter:
         """Since when nothing was taken; None while all is well."""
         self._pause = _FIRST_PAUSE
 
-    @property
-    def session(self) -> Any:
-        """The driver's session, to prepare statements with."""
-        return self._session
-
     def prepared(self, statement: str) -> Any:
         """A prepared statement; waits for a Cassandra that is away."""
-        return self._insist(lambda: self._session.prepare(statement))
+        return self._insist(lambda: self.session.prepare(statement))
 
     def send(self, statement: Any) -> None:
         """Begin to send one more; raises what an earlier one failed with."""
@@ -102,8 +93,7 @@ class CassandraBatchWriter:
             self._changed.acquire()
 
     def _start(self, statement: Any) -> None:
-        future = self._session.execute_async(statement)
-        future.add_callbacks(self._taken, self._refused, errback_args=(statement,))
+        self.session.execute_async(statement).add_callbacks(self._taken, self._refused, errback_args=(statement,))
 
     def _taken(self, _: object) -> None:
         with self._changed:
@@ -122,10 +112,7 @@ class CassandraBatchWriter:
                 self._failure = self._failure or error
             self._changed.notify()
 
-    def _connected(self) -> Any:
-        return self._insist(self._door.session)
-
-    def _insist(self, ask: Any) -> Any:
+    def _insist(self, ask: Callable[[], Any]) -> Any:
         """What a call gives, tried again while nobody answers."""
         began, pause = time.monotonic(), _FIRST_PAUSE
         while True:
@@ -149,15 +136,13 @@ def rows_of(batch: pa.RecordBatch, kinds: Sequence[Cql], keys: frozenset[int], a
     for number, kind in enumerate(kinds):
         column, name = batch.column(number), batch.schema.names[number]
         if column.null_count and number in keys:
-            raise RowRefused(
-                f"a row has no {name}, which is part of the key",
-                hint=f"leave such rows out: WHERE {name} IS NOT NULL",
-            )
+            hint = f"leave such rows out: WHERE {name} IS NOT NULL"
+            raise RowRefused(f"a row has no {name}, which is part of the key", hint=hint)
         try:
             values = _values(column, kind)
         except _UnfitError as error:
             raise RowRefused(f"column {name}: {error}", hint=error.hint) from None
-        columns.append([absent if one is None else one for one in values] if column.null_count else values)
+        columns.append([absent if value is None else value for value in values] if column.null_count else values)
     return list(zip(*columns, strict=True))
 
 
@@ -178,19 +163,17 @@ def _values(column: pa.Array, kind: Cql) -> list[Any]:
         return [None if days is None else days + _EPOCH for days in column.cast(pa.int32()).to_pylist()]
     convert = _converter(kind)
     values: list[Any] = column.to_pylist()
-    return values if convert is None else [None if one is None else convert(one) for one in values]
+    return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
 def _converter(kind: Cql) -> Callable[[Any], Any] | None:
     """What makes one value of Arrow one of the driver's; None where they are the same."""
     if kind.name in ("uuid", "timeuuid"):
         return _uuid
-    if kind.name == "date":
-        return None
     if kind.name in ("list", "set", "vector"):
         return lambda values: _elements(values, _converter(kind.inner[0]))
     if kind.name == "map":
-        of_key, of_value = (_converter(one) for one in kind.inner)
+        of_key, of_value = map(_converter, kind.inner)
         return lambda pairs: dict(
             zip(_elements([k for k, _ in pairs], of_key), _elements([v for _, v in pairs], of_value), strict=True)
         )
@@ -200,7 +183,7 @@ def _converter(kind: Cql) -> Callable[[Any], Any] | None:
 def _elements(values: list[Any], convert: Callable[[Any], Any] | None) -> list[Any]:
     if None in values:
         raise _UnfitError("a list or map of Cassandra cannot hold null", "array_compact(…) leaves nulls out")
-    return [convert(one) for one in values] if convert else values
+    return list(map(convert, values)) if convert else values
 
 
 def _uuid(text: str) -> UUID:
@@ -211,7 +194,7 @@ def _uuid(text: str) -> UUID:
 
 
 INSERT_RESULT = "rows bigint"
-_ROWS, _BYTES = 30, 4096
+_MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 30, 4096
 """How large a batch of statements may be: below what Cassandra warns of in its log (5 KiB)."""
 
 
@@ -237,10 +220,8 @@ class Insertion:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        try:
+        with errors_in_transport():
             count = self.insert(batches, *(task_number(context) if context else ()))
-        except MillraceError as error:
-            raise to_transport(error) from None
         yield pa.RecordBatch.from_pydict({"rows": pa.array([count], pa.int64())})
 
     def insert(self, batches: Iterable[pa.RecordBatch], task: int = 0, tasks: int = 1) -> int:
@@ -258,11 +239,9 @@ class Insertion:
     @property
     def statement(self) -> str:
         """The INSERT."""
-        names = ", ".join(map(quoted, self.columns))
-        marks = ", ".join("?" * len(self.columns))
-        kept = f" AND TTL {self.ttl}" if self.ttl else ""
-        into = f"INSERT INTO {quoted_table(self.table.name)} ({names})"
-        return f"{into} VALUES ({marks}) USING TIMESTAMP ?{kept}"
+        into = f"INSERT INTO {quoted_table(self.table.name)} ({', '.join(map(quoted, self.columns))})"
+        ttl = f" AND TTL {self.ttl}" if self.ttl else ""
+        return f"{into} VALUES ({', '.join('?' * len(self.columns))}) USING TIMESTAMP ?{ttl}"
 
 
 class _Work:
@@ -293,36 +272,23 @@ class _Work:
         rows = rows_of(batch, self._kinds, self._keys, self._absent)
         stamped = [(*row, timestamp + number * step) for number, row in enumerate(rows)]
         for group in [stamped] if self._together else self._grouped(stamped):
-            self._send(group)
+            for bound in limited_batches(map(self._bound, group), _MAX_BATCH_ROWS, _size, _MAX_BATCH_BYTES):
+                self.outflow.send(self._statement(bound))
 
     def _grouped(self, rows: list[tuple[Any, ...]]) -> Iterable[list[tuple[Any, ...]]]:
         groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
         for row in rows:
-            key = tuple(one if one.__hash__ else str(one) for one in (row[number] for number in self._partition))
+            values = (row[number] for number in self._partition)
+            key = tuple(value if value.__hash__ else str(value) for value in values)
             groups.setdefault(key, []).append(row)
         return groups.values()
-
-    def _send(self, rows: list[tuple[Any, ...]]) -> None:
-        bound: list[Any] = []
-        size = 0
-        for row in rows:
-            one = self._bound(row)
-            length = sum(len(value) for value in one.values if value.__class__ is bytes)
-            if bound and (len(bound) == _ROWS or size + length > _BYTES):
-                self.outflow.send(self._statement(bound))
-                bound, size = [], 0
-            bound.append(one)
-            size += length
-        if bound:
-            self.outflow.send(self._statement(bound))
 
     def _bound(self, row: tuple[Any, ...]) -> Any:
         try:
             return self._prepared.bind(row)
         except (TypeError, ValueError, OverflowError, struct.error) as error:
-            raise RowRefused(
-                f"a value of a row cannot be written: {error}", hint="cast it, or leave such rows out"
-            ) from None
+            what = f"a value of a row cannot be written: {error}"
+            raise RowRefused(what, hint="cast it, or leave such rows out") from None
 
     def _statement(self, bound: list[Any]) -> Any:
         from cassandra.query import BatchStatement, BatchType
@@ -331,9 +297,13 @@ class _Work:
             return bound[0]
         batch = BatchStatement(BatchType.UNLOGGED, consistency_level=self._consistency)
         batch.is_idempotent = True
-        for one in bound:
-            batch.add(one)
+        for statement in bound:
+            batch.add(statement)
         return batch
+
+
+def _size(bound: Any) -> int:
+    return sum(len(value) for value in bound.values if value.__class__ is bytes)
 
 
 _KEPT = 200
@@ -384,10 +354,9 @@ class WriteTimestamps:
             known: dict[str, Any] = json.loads(self.path.read_text("utf-8"))
             return {"query": known["query"], "batches": dict(known["batches"])}
         except (ValueError, KeyError, TypeError):
-            raise StateMismatch(
-                f"{self.path} is damaged", hint="remove it: rows are then written with the time of now"
-            ) from None
+            hint = "remove it: rows are then written with the time of now"
+            raise StateMismatch(f"{self.path} is damaged", hint=hint) from None
 
     def _save(self, batches: dict[str, list[int]]) -> None:
-        newest = sorted(batches.items(), key=lambda one: int(one[0]))[-_KEPT:]
+        newest = sorted(batches.items(), key=lambda item: int(item[0]))[-_KEPT:]
         write_whole(self.path, json.dumps({"query": self.query, "batches": dict(newest)}))

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation, localcontext
 from hashlib import sha256
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -19,10 +20,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from millrace.clients.cassandra import Cassandra, is_transient
+from millrace.connectors.base.data_source import data_source
 from millrace.connectors.cassandra.table import CassandraTable, quoted, quoted_table
 from millrace.connectors.cassandra.types import Cql, spark_type
-from millrace.errors import MillraceError, RowRefused
-from millrace.errors.transport import to_transport
+from millrace.errors import RowRefused
+from millrace.errors.transport import errors_in_transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,8 +41,7 @@ _TAKES: dict[str, tuple[type, ...]] = {
     "double": (float,),
     "date": (date,),
     "timestamp": (datetime,),
-    "uuid": (str,),
-    "timeuuid": (str,),
+    **dict.fromkeys(("uuid", "timeuuid"), (str,)),
 }
 """Types of key columns by which Cassandra is asked, and what Spark's filters have for them.
 Not decimal: to Cassandra 1.5 and 1.50 are two keys, and Spark asks for 1.500000000000000000."""
@@ -70,24 +71,21 @@ class TableQuery:
         """The same with what filters of Spark's say about the key."""
         equal: dict[str, tuple[Any, ...]] = dict(self.equal)
         ranges: dict[str, list[tuple[str, Any]]] = {}
-        for one in filters:
-            name, kind = self._named(one)
-            if name is None or kind is None:
+        for condition in filters:
+            attribute: tuple[str, ...] = getattr(condition, "attribute", ())
+            name = self.table.column(attribute[0]) if len(attribute) == 1 else None
+            if name is None or name not in self.table.key:
                 continue
-            sort = type(one).__name__
+            kind, sort = self.table.columns[name], type(condition).__name__
             if sort in ("EqualTo", "In"):
-                given = (one.value,) if sort == "EqualTo" else tuple(one.value)
-                values = tuple(_bound(kind, value) for value in given)
-                if None not in values and name not in equal:
-                    equal[name] = tuple(dict.fromkeys(values))
-            elif sort in _SIGNS and kind.name not in _OTHER_ORDER and (value := _bound(kind, one.value)) is not None:
-                ranges.setdefault(name, []).append((_sign(_SIGNS[sort], one.value), value))
-        return TableQuery(self.table, self.columns, equal, {name: tuple(found) for name, found in ranges.items()})
-
-    def _named(self, one: Any) -> tuple[str | None, Cql | None]:
-        attribute: tuple[str, ...] = getattr(one, "attribute", ())
-        name = self.table.column(attribute[0]) if len(attribute) == 1 else None
-        return (name, self.table.columns[name]) if name in self.table.key else (None, None)
+                given = (condition.value,) if sort == "EqualTo" else condition.value
+                values = tuple(dict.fromkeys(_bound(kind, value) for value in given))
+                if None not in values:
+                    equal.setdefault(name, values)
+            elif sort in _SIGNS and kind.name not in _OTHER_ORDER and _bound(kind, condition.value) is not None:
+                sign, value = _sign(_SIGNS[sort], condition.value), _bound(kind, condition.value)
+                ranges.setdefault(name, []).append((sign, value))
+        return replace(self, equal=equal, ranges={name: tuple(bounds) for name, bounds in ranges.items()})
 
     def selects(self, parts: int) -> list[Select]:
         """Return its statements: one for each partition that is named, else one for each token range."""
@@ -113,10 +111,9 @@ class TableQuery:
     def _of_ranges(self, parts: int) -> Iterator[Select]:
         token = f"token({', '.join(map(quoted, self.table.partition))})"
         edges = [_FIRST + (_LAST - _FIRST) * number // parts for number in range(parts)] + [_LAST]
-        for number in range(parts):
-            above = ">=" if number == 0 else ">"
-            where = f"{token} {above} ? AND {token} <= ?"
-            yield Select(f"{self._select} WHERE {where}", (edges[number], edges[number + 1]))
+        for low, high in pairwise(edges):
+            above = ">=" if low == _FIRST else ">"
+            yield Select(f"{self._select} WHERE {token} {above} ? AND {token} <= ?", (low, high))
 
     @property
     def _select(self) -> str:
@@ -126,12 +123,12 @@ class TableQuery:
 
 def _narrowest(ranges: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """One bound on each side, which is all that Cassandra takes: the one that leaves the least."""
-    lower = [one for one in ranges if one[0] in (">", ">=")]
-    upper = [one for one in ranges if one[0] in ("<", "<=")]
+    lower = [bound for bound in ranges if bound[0] in (">", ">=")]
+    upper = [bound for bound in ranges if bound[0] in ("<", "<=")]
     if lower:
-        yield max(lower, key=lambda one: (one[1], one[0] == ">"))
+        yield max(lower, key=lambda bound: (bound[1], bound[0] == ">"))
     if upper:
-        yield min(upper, key=lambda one: (one[1], one[0] == "<="))
+        yield min(upper, key=lambda bound: (bound[1], bound[0] == "<="))
 
 
 def _expression(name: str, kind: Cql) -> str:
@@ -154,12 +151,11 @@ def _bound(kind: Cql, value: Any) -> Any:
         return (at - _EPOCH) // timedelta(milliseconds=1) if kind.name == "timestamp" else None
     if isinstance(value, float) and value == 0:  # there are two, which only Spark takes for one
         return None
-    if kind.name in _OTHER_ORDER:
-        try:
-            return UUID(str(value))
-        except ValueError:
-            return None
-    return value
+    if kind.name not in _OTHER_ORDER:
+        return value
+    with suppress(ValueError):
+        return UUID(str(value))
+    return None
 
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
@@ -224,7 +220,7 @@ class TokenRangeRead:
 
     def _arrow_values(self, name: str, kind: Cql, values: Sequence[Any]) -> list[Any]:
         try:
-            return [None if one is None else _arrow_value(kind, one) for one in values]
+            return [None if value is None else _arrow_value(kind, value) for value in values]
         except _OutsideError:
             if self.on_bad == "fail":
                 raise RowRefused(
@@ -232,7 +228,7 @@ class TokenRangeRead:
                     why="a time outside of the years 1 to 9999, or a number with too many digits",
                     hint="fix it, leave the column out with columns: […], or say on_bad: null",
                 ) from None
-            return [_or_none(kind, one) for one in values]
+            return [_or_none(kind, value) for value in values]
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are not read
@@ -252,34 +248,15 @@ class TableReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types ar
         return [InputPartition(select) for select in self._question.selects(self._reading.parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        try:
+        with errors_in_transport():
             yield from self._reading.batches(partition.value, self._schema)
-        except MillraceError as error:
-            raise to_transport(error) from None
 
 
 def table_source(reading: TokenRangeRead) -> type[DataSource]:
-    """A data source for one table. It is a class of its own: options would be shown in Spark's plans and logs."""
+    """A data source for one table."""
     key = repr((reading.door.address, reading.question, reading.on_bad, reading.parts))
-    own = "cassandra_" + sha256(key.encode()).hexdigest()[:12]
-
-    class CassandraTable(DataSource):  # type: ignore[misc]
-        """One table of one Cassandra."""
-
-        @classmethod
-        def name(cls) -> str:
-            """A name that only this table has."""
-            return own
-
-        def schema(self) -> str:
-            """The columns that are read."""
-            return reading.ddl()
-
-        def reader(self, schema: StructType) -> DataSourceReader:
-            """Who reads them."""
-            return TableReader(reading, schema)
-
-    return CassandraTable
+    name = f"cassandra_{sha256(key.encode()).hexdigest()[:12]}"
+    return data_source(name, reading.ddl(), lambda schema: TableReader(reading, schema))
 
 
 class _OutsideError(Exception):
@@ -287,16 +264,14 @@ class _OutsideError(Exception):
 
 
 def _or_none(kind: Cql, value: Any) -> Any:
-    try:
+    with suppress(_OutsideError):
         return None if value is None else _arrow_value(kind, value)
-    except _OutsideError:
-        return None
+    return None
 
 
 def _arrow_value(kind: Cql, value: Any) -> Any:
     """A value of the driver's as Arrow takes it."""
-    convert = _CONVERTERS.get(kind.name)
-    if convert is not None:
+    if convert := _CONVERTERS.get(kind.name):
         return convert(kind, value)
     return value if spark_type(kind) != "string" or isinstance(value, str) else str(value)
 
@@ -328,20 +303,18 @@ def _number(kind: Cql, value: Any) -> Decimal:
 
 
 def _listed(kind: Cql, value: Any) -> list[Any]:
-    return [_arrow_value(kind.inner[0], one) for one in value]
+    return [_arrow_value(kind.inner[0], element) for element in value]
 
 
 def _paired(kind: Cql, value: Any) -> list[tuple[Any, Any]]:
-    return [(_arrow_value(kind.inner[0], key), _arrow_value(kind.inner[1], one)) for key, one in value.items()]
+    of_key, of_value = kind.inner
+    return [(_arrow_value(of_key, key), _arrow_value(of_value, element)) for key, element in value.items()]
 
 
 _CONVERTERS: dict[str, Callable[[Cql, Any], Any]] = {
     "timestamp": _moment,
     "date": _day,
-    "decimal": _number,
-    "varint": _number,
-    "list": _listed,
-    "set": _listed,
-    "vector": _listed,
+    **dict.fromkeys(("decimal", "varint"), _number),
+    **dict.fromkeys(("list", "set", "vector"), _listed),
     "map": _paired,
 }

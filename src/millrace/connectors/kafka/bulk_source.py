@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -20,11 +20,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from millrace.clients.kafka import bulk_fetch
 from millrace.clients.kafka.bulk_fetch import (
     FETCH_TIMEOUT_S,
     Address,
     FetchRange,
+    LeaderChanged,
     fetch_records,
     partition_ends,
     partition_leaders,
@@ -34,12 +34,10 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.offsets import PartitionId
 from millrace.clients.kafka.protocol import ConnectionLost
 from millrace.clients.kafka.record_batch import RecordColumns
+from millrace.connectors.base.data_source import data_source
 from millrace.connectors.kafka.start_offsets import Offsets, by_topic
 from millrace.errors import KafkaUnreachable
-from millrace.errors.transport import to_transport
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+from millrace.errors.transport import errors_in_transport
 
 
 def row_blocks(found: Iterator[RecordColumns], span: FetchRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -110,8 +108,9 @@ class AdaptiveBatchSize:
 
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-_LOOK = 1.0
-"""Seconds after which topics and partitions that have come are looked for."""
+_LOOK_INTERVAL_S = 1.0
+"""How often new topics and partitions are looked for."""
+PartitionOffsets = Mapping[PartitionId, int]
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def __init__(self, following: BulkSourceSpec) -> None:
         self._following = following
-        self._led: dict[PartitionId, Address | None] = {}
+        self._leaders: dict[PartitionId, Address | None] = {}
         self._looked = float("-inf")
         self._latest: dict[PartitionId, int] = {}
         self._until: dict[PartitionId, int] | None = None
@@ -172,43 +171,36 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What comes from now on is left for another time."""
-        try:
+        with errors_in_transport():
             self._until = self._ends({})
-        except Exception as error:
-            raise to_transport(error) from None
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        try:
+        with errors_in_transport():
             self._pace.begins(start, time.monotonic())
-            begun = _by_place(start)
-            self._latest = ends = self._until_then(begun) if self._until is not None else self._ends(begun)
-            most = getattr(limit, "max_rows", None)
-            end_offsets = by_topic(_capped(begun, ends, most or self._pace.most))
+            begun = _by_partition(start)
+            self._latest = ends = self._ends(begun) if self._until is None else self._until_then(begun, self._until)
+            end_offsets = by_topic(_capped(begun, ends, getattr(limit, "max_rows", None) or self._pace.most))
             if end_offsets != by_topic(ends):
                 self._pace.cut(end_offsets, time.monotonic())
             return end_offsets
-        except Exception as error:
-            raise to_transport(error) from None
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
         return by_topic(self._latest) if self._latest else None
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        begun = _by_place(start)
+        begun = _by_partition(start)
         spans = [
-            FetchRange(*place, begun.get(place, 0), stop, self._led.get(place))
-            for place, stop in sorted(_by_place(end).items())
+            FetchRange(*partition, begun.get(partition, 0), stop, self._leaders.get(partition))
+            for partition, stop in sorted(_by_partition(end).items())
         ]
         return [KafkaInputPartition(span) for span in spans if span.stop > span.start]
 
     def read(self, partition: KafkaInputPartition) -> Iterator[pa.RecordBatch]:
         own = self._following
-        try:
-            found = fetch_records(own.cluster, partition.span, committed=own.committed, go_on=own.go_on)
-            rows = row_blocks(found, partition.span, own.columns)
+        with errors_in_transport():
+            records = fetch_records(own.cluster, partition.span, committed=own.committed, go_on=own.go_on)
+            rows = row_blocks(records, partition.span, own.columns)
             yield from own.step(rows) if own.step else rows
-        except Exception as error:
-            raise to_transport(error) from None
 
     def commit(self, end: Offsets) -> None:
         """Nothing: Spark's checkpoint is what counts."""
@@ -216,31 +208,30 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def stop(self) -> None:
         """Nothing is open but connections, which go with the process."""
 
-    def _until_then(self, begun: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
+    def _until_then(self, begun: PartitionOffsets, noted: dict[PartitionId, int]) -> dict[PartitionId, int]:
         """The ends that were noted; where one is before what is read, or away, the topics are looked at once more."""
-        noted = self._until or {}
-        if any(offset > noted.get(place, -1) for place, offset in begun.items()):
+        if any(offset > noted.get(partition, -1) for partition, offset in begun.items()):
             self._until = noted = self._ends(begun)
         return noted
 
-    def _ends(self, begun: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
+    def _ends(self, begun: PartitionOffsets) -> dict[PartitionId, int]:
         """Where partitions end, none of them before where it was read to; asked again where a broker has gone."""
         deadline = time.monotonic() + FETCH_TIMEOUT_S
         while True:
             try:
-                self._look()
-                ends = partition_ends(self._following.cluster, self._led, committed=self._following.committed)
-                back = [place for place, offset in ends.items() if offset < begun.get(place, 0)]
-                away = [place for place in begun if place not in ends]
+                self._find_leaders()
+                ends = partition_ends(self._following.cluster, self._leaders, committed=self._following.committed)
+                back = [partition for partition, offset in ends.items() if offset < begun.get(partition, 0)]
+                away = [partition for partition in begun if partition not in ends]
                 if not back and not away:
                     return ends
                 if self._following.go_on:
-                    return ends | {place: begun[place] for place in away}
-                problem: Exception = self._rewound(back, away, begun, ends)
-            except (ConnectionLost, bulk_fetch.LeaderChanged) as trouble:
+                    return ends | {partition: begun[partition] for partition in away}
+                problem: Exception = _rewound(back, away, begun, ends)
+            except (ConnectionLost, LeaderChanged) as error:
                 problem = KafkaUnreachable(
                     f"no broker answers at {self._following.cluster.bootstrap}: could not ask where topics end",
-                    why=str(trouble),
+                    why=str(error),
                     hint="look at the brokers: millrace kafka status",
                 )
             except KafkaUnreachable as error:
@@ -252,72 +243,54 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             if not isinstance(problem, KafkaUnreachable):
                 deadline = min(deadline, time.monotonic() + self._following.cluster.timeout)
 
-    def _rewound(
-        self,
-        back: Sequence[PartitionId],
-        away: Sequence[PartitionId],
-        begun: Mapping[PartitionId, int],
-        ends: Mapping[PartitionId, int],
-    ) -> Exception:
-        if away:
-            named = ", ".join(f"{topic}-{number}" for topic, number in sorted(away))
-            return records_lost(f"partitions that the query has read from are gone: {named}")
-        place = back[0]
-        return records_lost(
-            f"topic {place[0]!r}, partition {place[1]}: the query is at offset {begun[place]}, "
-            f"the topic ends at {ends[place]}"
-        )
-
-    def _look(self) -> None:
+    def _find_leaders(self) -> None:
         """See which partitions there are, and who leads them."""
-        if time.monotonic() - self._looked < _LOOK:
+        if time.monotonic() - self._looked < _LOOK_INTERVAL_S:
             return
-        own = self._following
-        found = partition_leaders(own.cluster, None if own.pattern else own.topics)
-        if own.pattern:
-            wanted = re.compile(own.pattern).fullmatch
-            found = {place: led for place, led in found.items() if not place[0].startswith("__") and wanted(place[0])}
-        if own.only:
-            found = {place: led for place, led in found.items() if place[1] in own.only[place[0]]}
-        self._led, self._looked = found, time.monotonic()
+        leaders = partition_leaders(
+            self._following.cluster, None if self._following.pattern else self._following.topics
+        )
+        self._leaders = {partition: leader for partition, leader in leaders.items() if self._is_read(*partition)}
+        self._looked = time.monotonic()
+
+    def _is_read(self, topic: str, number: int) -> bool:
+        pattern, only = self._following.pattern, self._following.only
+        if pattern and (topic.startswith("__") or not re.fullmatch(pattern, topic)):
+            return False
+        return not only or number in only[topic]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_following": self._following}
 
 
+def _rewound(
+    back: Sequence[PartitionId], away: Sequence[PartitionId], begun: PartitionOffsets, ends: PartitionOffsets
+) -> Exception:
+    if away:
+        names = ", ".join(f"{topic}-{number}" for topic, number in sorted(away))
+        return records_lost(f"partitions that the query has read from are gone: {names}")
+    (topic, number), offset, end = back[0], begun[back[0]], ends[back[0]]
+    return records_lost(
+        f"topic {topic!r}, partition {number}: the query is at offset {offset}, the topic ends at {end}"
+    )
+
+
 def bulk_data_source(following: BulkSourceSpec) -> type[DataSource]:
-    """A data source for what is followed; a class of its own, as Spark's plans would show its options."""
-    own = f"kafka_{uuid4().hex[:12]}"
-
-    class KafkaTopics(DataSource):  # type: ignore[misc]
-        """Topics of Kafka."""
-
-        @classmethod
-        def name(cls) -> str:
-            """A name that only this one has: the same topics may be read twice at once."""
-            return own
-
-        def schema(self) -> str:
-            return following.ddl
-
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            del schema
-            return KafkaStreamReader(following)
-
-    return KafkaTopics
+    """A data source for what is followed, under a name of its own: the same topics may be read twice at once."""
+    return data_source(f"kafka_{uuid4().hex[:12]}", following.ddl, lambda _: KafkaStreamReader(following))
 
 
-def _by_place(offsets: Mapping[str, Mapping[str, int]]) -> dict[PartitionId, int]:
+def _by_partition(offsets: Mapping[str, Mapping[str, int]]) -> dict[PartitionId, int]:
     return {(topic, int(number)): offset for topic, numbers in offsets.items() for number, offset in numbers.items()}
 
 
-def _capped(begun: Mapping[PartitionId, int], ends: Mapping[PartitionId, int], most: int) -> dict[PartitionId, int]:
+def _capped(begun: PartitionOffsets, ends: PartitionOffsets, most: int) -> dict[PartitionId, int]:
     """Return end offsets that leave at most `most` records, each partition its share."""
-    sizes = {place: max(0, end - begun.get(place, 0)) for place, end in ends.items()}
+    sizes = {partition: max(0, end - begun.get(partition, 0)) for partition, end in ends.items()}
     total = sum(sizes.values())
     if total <= most:
         return dict(ends)
     return {
-        place: begun.get(place, 0) + min(size, max(1, most * size // total)) if size else ends[place]
-        for place, size in sizes.items()
+        partition: begun.get(partition, 0) + min(size, max(1, most * size // total)) if size else ends[partition]
+        for partition, size in sizes.items()
     }

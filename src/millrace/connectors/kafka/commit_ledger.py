@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -88,20 +88,17 @@ class CommitLedger:
     def __post_init__(self) -> None:
         object.__setattr__(self, "cluster", replace(self.cluster))  # without open connections, which cannot be pickled
 
-    @contextmanager
-    def producer(self, task: int, last: BatchCommit, *, reopen: bool) -> Iterator[TransactionalProducer]:
+    def producer(self, task: int, last: BatchCommit, *, reopen: bool) -> AbstractContextManager[TransactionalProducer]:
         """Lend the producer of a task, which owns its transactional id.
 
         A producer that was kept still owns the id if the last commit went through it, since every new owner commits.
         After a failed attempt that is not certain, and the producer is opened again.
         """
-        transactional_id = sink_transactional_id(self.name, task)
-        with _PRODUCERS.borrow(
-            (self.cluster.key, transactional_id),
+        return _PRODUCERS.borrow(
+            (self.cluster.key, sink_transactional_id(self.name, task)),
             partial(self.open_producer, task),
             lambda kept: not reopen and last.producer == kept.instance,
-        ) as producer:
-            yield producer
+        )
 
     def has_open_producer(self, task: int) -> bool:
         """Return whether this process has kept the producer of a task from an earlier batch."""
@@ -177,8 +174,15 @@ class CommitLedger:
         else:
             topics.require(self.cluster.connect(), LEDGER)
 
-    def problem(self, error: KafkaException) -> MillraceError:
-        """Return our error for a write that Kafka has refused."""
+    @contextmanager
+    def translated_errors(self) -> Iterator[None]:
+        """Raise Kafka's errors of a block as ours."""
+        try:
+            yield
+        except KafkaException as error:
+            raise self._problem(error) from error
+
+    def _problem(self, error: KafkaException) -> MillraceError:
         problem: KafkaError = error.args[0]
         where = f"topic {self.topic!r}" if self.topic else "a topic"
         if problem.code() in FENCED:
@@ -198,9 +202,7 @@ class CommitLedger:
             return TopicGone(f"{where} was deleted, or has no such partition", why=problem.str())
         return self.cluster.error(problem, f"write to {where}")
 
-    @contextmanager
-    def _committed_offsets(self, task: int, *, stable: bool = True) -> Iterator[CommittedOffsets]:
+    def _committed_offsets(self, task: int, *, stable: bool = True) -> AbstractContextManager[CommittedOffsets]:
         group = sink_group(self.name, task)
         open_committed = partial(CommittedOffsets, self.cluster, group, stable=stable)
-        with _COMMITTED.borrow((self.cluster.key, group, stable), open_committed) as committed:
-            yield committed
+        return _COMMITTED.borrow((self.cluster.key, group, stable), open_committed)

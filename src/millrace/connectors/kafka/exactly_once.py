@@ -39,8 +39,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
-
 from millrace.atomic_files import write_whole
 from millrace.clients.kafka.record import Record
 from millrace.clients.kafka.transactions import TransactionalProducer
@@ -50,11 +48,13 @@ from millrace.connectors.base.query_checkpoint import planned_batch, query_id
 from millrace.connectors.kafka.commit_ledger import LEDGER, BatchCommit, CommitLedger
 from millrace.connectors.kafka.truncated_input import fail_on_truncated_input
 from millrace.errors import InvalidDefinition, StateMismatch
-from millrace.errors.transport import to_transport
+from millrace.errors.transport import errors_in_transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    Batches = Iterable[pa.RecordBatch]
 
 _MAX_CHUNK_ROWS = 20_000
 _MAX_CHUNK_BYTES = 16_000_000
@@ -147,7 +147,7 @@ class TransactionalWriter:
         if first is None:
             return 0
         rows = chain([first], batches)
-        try:
+        with errors_in_transport(), self.ledger.translated_errors():
             # If a task was killed just before its commit, Kafka does not answer before the id is taken over.
             # So only a process that may still own the id reads the last commit now.
             may_own = not repeated and self.ledger.has_open_producer(task)
@@ -156,10 +156,6 @@ class TransactionalWriter:
             if not commit.includes(self.query, self.batch):
                 with self.ledger.producer(task, commit, reopen=repeated) as producer:
                     return self._write_as_owner(task, producer, commit, rows, repeated=repeated)
-        except KafkaException as error:
-            raise to_transport(self.ledger.problem(error)) from error
-        except Exception as error:
-            raise to_transport(error) from error
         return _skip(rows)
 
     def _require_known(self, commit: BatchCommit, *, repeated: bool) -> None:
@@ -177,13 +173,7 @@ class TransactionalWriter:
             )
 
     def _write_as_owner(
-        self,
-        task: int,
-        producer: TransactionalProducer,
-        commit: BatchCommit,
-        batches: Iterable[pa.RecordBatch],
-        *,
-        repeated: bool,
+        self, task: int, producer: TransactionalProducer, commit: BatchCommit, batches: Batches, *, repeated: bool
     ) -> int:
         if commit.producer != producer.instance:
             # Read while we own the id: every earlier owner has ended, and nobody else can commit.
@@ -298,9 +288,8 @@ def require_newest(context: RunContext, ledger: CommitLedger) -> None:
         return
     newest = context.newest_batch
     last = _batch_log(context, ledger).last(query)
-    plan = (
-        _plan_digest(context, newest) if context.unfinished_batch == newest else ""
-    )  # a finished one: its number will do
+    # Of a finished batch the number will do.
+    plan = _plan_digest(context, newest) if context.unfinished_batch == newest else ""
     writer = TransactionalWriter(ledger, query, newest, True, plan)
     for commit in ledger.all_committed_batches(last.tasks if last else 1):
         writer._require_known(commit, repeated=True)

@@ -17,8 +17,8 @@ from millrace.connectors.base.api import RunContext, Sink
 from millrace.connectors.base.record_sink import DeliveryReport, RecordSink, SinkTarget
 from millrace.connectors.kafka.commit_ledger import CommitLedger
 from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
-from millrace.errors import InvalidOption, MillraceError
-from millrace.errors.transport import to_transport
+from millrace.errors import InvalidOption
+from millrace.errors.transport import errors_in_transport
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
 
@@ -38,8 +38,7 @@ def in_our_names(config: Mapping[str, Any] | None) -> dict[str, Any]:
 def bad_properties(config: Mapping[str, Any] | None) -> Iterator[OptionMistake]:
     """Each one that the client does not know, or whose value it does not take."""
     for name, value in in_our_names(config).items():
-        problem = _problem(name, str(value))
-        if problem:
+        if problem := _problem(name, str(value)):
             hint = "it takes librdkafka's names and values; those of Java go with guarantee: at-least-once"
             yield OptionMistake("option.invalid", f"the Kafka producer does not take {name}", "config", hint, problem)
 
@@ -143,10 +142,8 @@ class KafkaSink(Sink):
             from millrace.connectors.kafka.exactly_once import require_newest
 
             ledger = self._commit_ledger(context)
-            try:
+            with ledger.translated_errors():
                 require_newest(context, ledger)
-            except KafkaException as error:
-                raise ledger.problem(error) from error
 
     def release(self, context: RunContext) -> None:
         if self.needs_single_writer and context.batches:
@@ -166,19 +163,24 @@ class KafkaSink(Sink):
         like = other.topic if isinstance(other, KafkaSink) else ""
         if like not in cluster.connect().topics or self.is_there(context):
             return
-        (found,) = topics.describe(cluster, [like])
-        topics.create(cluster, self.topic, len(found.partitions), found.replication, found.configs)
+        (topic,) = topics.describe(cluster, [like])
+        topics.create(cluster, self.topic, len(topic.partitions), topic.replication, topic.configs)
 
     def resources(self, table: str) -> tuple[str, ...]:
         del table
         return (f"topic {self.topic}",) if self.topic else ()
 
     def shape(self, frame: DataFrame) -> DataFrame:
-        from millrace.connectors.base.message_source import encoded_key, encoded_value
+        from millrace.connectors.base.message_source import avro_encoded_value, encoded_key, encoded_value
+        from millrace.formats.avro import Avro
 
         special = [name for name in (self.topic_column, self.partition, self.headers) if name]
         columns = list(self.value) or [name for name in frame.columns if name not in special]
-        shaped = [encoded_value(frame, columns, self).alias("value")]
+        if self.format == "avro":
+            avro = Avro(avro_schema=self.avro_schema, registry=self.registry, subject=f"{self.topic}-value")
+            shaped = [avro_encoded_value(frame, columns, avro).alias("value")]
+        else:
+            shaped = [encoded_value(columns, self.format).alias("value")]
         shaped += [encoded_key(frame, self.key).alias("key")] if self.key else []
         shaped += [frame[self.topic_column].alias("topic")] if self.topic_column else []
         shaped += [frame[self.partition].cast("int").alias("partition")] if self.partition else []
@@ -190,17 +192,9 @@ class KafkaSink(Sink):
             from millrace.connectors.kafka.exactly_once import with_transactional_writer, write_batch
 
             ledger = self._commit_ledger(context)
-            try:
-                write_batch(
-                    frame if context.writer_in_plan else with_transactional_writer(frame, ledger),
-                    batch,
-                    context,
-                    ledger,
-                )
-            except KafkaException as error:
-                raise to_transport(ledger.problem(error)) from error
-            except MillraceError as error:
-                raise to_transport(error) from None
+            with errors_in_transport(), ledger.translated_errors():
+                writing = frame if context.writer_in_plan else with_transactional_writer(frame, ledger)
+                write_batch(writing, batch, context, ledger)
         else:
             frame.write.format("kafka").options(**self._options(context)).save()
 
@@ -211,25 +205,16 @@ class KafkaSink(Sink):
         if self.needs_single_writer and context.batches:
             from millrace.connectors.kafka.exactly_once import with_transactional_writer
 
-            return super().stream(
-                with_transactional_writer(rows._df, self._commit_ledger(context)).writeStream,
-                replace(context, writer_in_plan=True),
-            )
+            writing = with_transactional_writer(rows._df, self._commit_ledger(context))
+            return super().stream(writing.writeStream, replace(context, writer_in_plan=True))
         return rows.format("kafka").options(**self._options(context))
 
     def _commit_ledger(self, context: RunContext) -> CommitLedger:
         where = f"{self.topic}={self.topic_column}" if self.topic_column else self.topic
-        name = "/".join(
-            (
-                context.pipeline,
-                context.query or context.name,
-                where,
-                *((str(context.duplicate_index),) if context.duplicate_index else ()),
-            )
-        )
-        return CommitLedger(
-            context.cluster(), name, self.topic or None, context.create_topics, in_our_names(self.config)
-        )
+        name = f"{context.pipeline}/{context.query or context.name}/{where}"
+        name += f"/{context.duplicate_index}" if context.duplicate_index else ""
+        config = in_our_names(self.config)
+        return CommitLedger(context.cluster(), name, self.topic or None, context.create_topics, config)
 
     def _options(self, context: RunContext) -> dict[str, str]:
         cluster = context.cluster()

@@ -21,8 +21,9 @@ from confluent_kafka.admin import OffsetSpec
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.bulk_fetch import is_plaintext
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.offsets import PartitionId
 from millrace.connectors.base.api import RecordDecoder, RunContext
-from millrace.connectors.base.message_source import DecodedSource
+from millrace.connectors.base.message_source import DecodedSource, bad_start, data_loss_option
 from millrace.connectors.kafka.start_offsets import (
     Offsets,
     by_topic,
@@ -34,7 +35,6 @@ from millrace.connectors.kafka.start_offsets import (
 from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
 from millrace.dead_letters.kafka_writer import KafkaDeadLetterTarget
 from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX, dead_topic
-from millrace.errors import InvalidOption
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
 from millrace.settings import BULK_READER
@@ -87,13 +87,7 @@ class KafkaSource(DecodedSource):
         "Whether records of open and aborted transactions are read.",
         choices=("read_committed", "read_uncommitted"),
     )
-    on_data_loss: str = option(
-        "fail",
-        "When records are deleted before they were read.",
-        choices=("fail", "continue"),
-        aliases=("lost",),
-        value_aliases={"go_on": "continue"},
-    )
+    on_data_loss: str = data_loss_option()
     min_tasks: int | None = option(None, "Minimum number of tasks that read, even from fewer partitions.", least=1)
     current: bool = option(False, "Read the generation of the topic that counts, where replay has made several.")
     config: Mapping[str, Any] | None = option(None, "More properties of the Kafka consumer, in Java's names.")
@@ -114,35 +108,27 @@ class KafkaSource(DecodedSource):
             yield OptionMistake("option.invalid", "current is for topics that are named", "current")
         yield from bad_topic_names(self.topic or tuple(self.partitions or ()))
         yield from access_in_config(self.config)
-        if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
-            try:
-                parse_time(self.start)
-            except InvalidOption:
-                hint = "write earliest, latest, 2026-05-01T12:00:00Z, 1h ago, or offsets as {posts: {0: 23}}"
-                yield OptionMistake("option.invalid", f"kafka cannot start at {self.start!r}", "start", hint)
+        if isinstance(self.start, str):
+            hint = "write earliest, latest, 2026-05-01T12:00:00Z, 1h ago, or offsets as {posts: {0: 23}}"
+            yield from bad_start("kafka", self.start, hint)
 
     def prepare(self, context: RunContext) -> None:
         for name in self.topics():
             ensure_topic(context, name)
-        if self.keeps_dead_letters:
-            self._prepare_dead(context)
-
-    def _prepare_dead(self, context: RunContext) -> None:
+        if not self.keeps_dead_letters:
+            return
         cluster = context.cluster()
         if context.create_topics:
-            names = self._graves(context, cluster)
+            names = self._dead_topics(context, cluster)
             KafkaDeadLetterTarget(cluster, context.pipeline, context.name, names).prepare(self.topics_now(cluster))
             return
         for name in self.topics_now(cluster):
             topics.require(cluster.connect(), dead_topic(f"{name}{context.topic_suffix}"))
 
-    def _graves(self, context: RunContext, cluster: Cluster) -> dict[str, str]:
-        """The topics of dead letters that have other names than usual."""
-        return (
-            {name: dead_topic(f"{name}{context.topic_suffix}") for name in self.topics_now(cluster)}
-            if context.topic_suffix
-            else {}
-        )
+    def _dead_topics(self, context: RunContext, cluster: Cluster) -> dict[str, str]:
+        """The dead letter topics that have other names than usual."""
+        names = self.topics_now(cluster) if context.topic_suffix else []
+        return {name: dead_topic(f"{name}{context.topic_suffix}") for name in names}
 
     def resources(self) -> tuple[str, ...]:
         return tuple(f"topic {name}" for name in self.topics())
@@ -156,26 +142,22 @@ class KafkaSource(DecodedSource):
     def opened(self, context: RunContext, decoding: RecordDecoder | None) -> tuple[DataFrame, bool]:
         """In bulk, decoded where they are read."""
         if not in_bulk(self, context):
-            return self._by_sparks_source(context), False
+            rows = context.spark.readStream.format("kafka").options(**self._options(context)).load().select(*_RAW)
+            return context.offset_range.part(rows, context.name) if context.offset_range else rows, False
         if decoding:
             return bulk_rows(self, context, decoding.needs, decoding.ddl, decoding), True
         return bulk_rows(self, context, tuple(_RAW), ", ".join(f"{name} {kind}" for name, kind in _RAW.items())), False
 
-    def _by_sparks_source(self, context: RunContext) -> DataFrame:
-        rows = context.spark.readStream.format("kafka").options(**self._options(context)).load().select(*_RAW)
-        return context.offset_range.part(rows, context.name) if context.offset_range else rows
-
     def dead_letter_target(self, context: RunContext) -> KafkaDeadLetterTarget:
         """Return the dead letter topics: the letters of `t` go to `t.dead`."""
         other = () if self.decoder == "arrow" else (self.decoder,)
-        judged = repr((context.state_id, self.format, self.schema, self.included, self.more, *other))
-        lineage = sha256(judged.encode()).hexdigest()[:12]
+        decoder = repr((context.state_id, self.format, self.schema, self.included, self.more, *other))
         return KafkaDeadLetterTarget(
             context.cluster(),
             context.pipeline,
             context.name,
-            self._graves(context, context.cluster()),
-            decoder_version=lineage,
+            self._dead_topics(context, context.cluster()),
+            decoder_version=sha256(decoder.encode()).hexdigest()[:12],
             create=bool(self.pattern and context.create_topics),
         )
 
@@ -187,18 +169,20 @@ class KafkaSource(DecodedSource):
     def topics_now(self, cluster: Cluster) -> list[str]:
         """The topics that are read, as far as they are known."""
         if self.matching:
-            found = (name for name in cluster.connect().topics if not name.startswith("__"))
-            return sorted(name for name in found if re.fullmatch(self.matching, name))
-        return list(self.topic or (self.partitions or {}))
+            names = (name for name in cluster.connect().topics if not name.startswith("__"))
+            return sorted(name for name in names if re.fullmatch(self.matching, name))
+        return list(self.topics())
 
-    def places_now(self, cluster: Cluster) -> list[tuple[str, int]]:
+    def places_now(self, cluster: Cluster) -> list[PartitionId]:
         """The partitions that are read, as far as they are known."""
         existing = cluster.connect().topics
-        found = [name for name in self.topics_now(cluster) if name in existing]
-        numbers = {name: sorted(existing[name].partitions) for name in found}
-        if self.partitions:
-            numbers = {name: [one for one in numbers.get(name, ()) if one in self.partitions[name]] for name in found}
-        return [(name, number) for name in found for number in numbers[name]]
+        return [
+            (name, number)
+            for name in self.topics_now(cluster)
+            if name in existing
+            for number in sorted(existing[name].partitions)
+            if not self.partitions or number in self.partitions[name]
+        ]
 
     def _options(self, context: RunContext) -> dict[str, str]:
         cluster = context.cluster()
@@ -215,11 +199,8 @@ class KafkaSource(DecodedSource):
             **self._beginning(context, cluster),
         }
         most = self.max_per_batch or (context.offset_range.most if context.offset_range else None)
-        if most:
-            chosen["maxOffsetsPerTrigger"] = str(most)
-        if self.min_tasks:
-            chosen["minPartitions"] = str(self.min_tasks)
-        return chosen
+        limits = {"maxOffsetsPerTrigger": most, "minPartitions": self.min_tasks}
+        return chosen | {name: str(limit) for name, limit in limits.items() if limit}
 
     def _subscription(self) -> dict[str, str]:
         if self.matching:
@@ -260,9 +241,9 @@ def left_to_spark(reader: KafkaSource, *, batches: bool, part: bool) -> str:
 
 def in_bulk(reader: KafkaSource, context: RunContext) -> bool:
     """Return whether the bulk source reads the topics instead of Spark's own."""
-    if left_to_spark(reader, batches=context.batches, part=context.offset_range is not None) or not is_plaintext(
-        context.cluster()
-    ):
+    if left_to_spark(reader, batches=context.batches, part=context.offset_range is not None):
+        return False
+    if not is_plaintext(context.cluster()):
         return False
     return BULK_READER.value() == "on" or _waiting(reader, context) >= WORTHWHILE_RECORDS
 

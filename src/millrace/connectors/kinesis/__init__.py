@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from millrace.atomic_files import write_whole
 from millrace.clients.kinesis.client import Kinesis
-from millrace.connectors.base.api import RunContext, Sink
-from millrace.connectors.base.message_source import DecodedSource
+from millrace.connectors.base.api import RunContext, Sink, retry_timeout_option
+from millrace.connectors.base.message_source import DecodedSource, bad_start, data_loss_option
 from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
-from millrace.errors import InvalidOption, MillraceError
-from millrace.errors.transport import to_transport
+from millrace.errors.transport import errors_in_transport
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
 from millrace.units import parse_duration, parse_time
@@ -24,13 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_CARRIED = {
-    "key": "binary",
-    "stream": "string",
-    "shard": "string",
-    "sequence": "string",
-    "timestamp": "timestamp",
-}
+_CARRIED = {"key": "binary", "stream": "string", "shard": "string", "sequence": "string", "timestamp": "timestamp"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +32,8 @@ class KinesisAccess:
 
     region: str | None = option(None, "The region of AWS.", shown_default="that of the AWS settings")
     endpoint: str | None = option(None, "Another address of the service, as http://127.0.0.1:4567.")
-    retry_timeout: float = option(
-        120.0,
-        "How long requests are repeated while the service is away or has no capacity.",
-        parse=parse_duration,
-        shown_default="2m",
-        aliases=("patience",),
+    retry_timeout: float = retry_timeout_option(
+        "How long requests are repeated while the service is away or has no capacity."
     )
     profile: str | None = option(None, "A profile of the AWS settings.")
     access_key: str | None = option(None, "The id of a key.", secret=True, shown_default="as AWS finds it")
@@ -69,8 +58,8 @@ class KinesisAccess:
     def bad_access(self, stream: str) -> Iterator[OptionMistake]:
         """No such name of a stream, half of a key, no boto3."""
         if find_spec("boto3") is None:
-            said, hint = "kinesis needs the package boto3, which is not installed", "pip install 'millrace[kinesis]'"
-            yield OptionMistake("extra.missing", said, None, hint)
+            message, hint = "kinesis needs the package boto3, which is not installed", "pip install 'millrace[kinesis]'"
+            yield OptionMistake("extra.missing", message, None, hint)
         if not _NAME.fullmatch(stream):
             hint = "a stream's name has letters, digits, '.', '_' and '-', at most 128 of them"
             yield OptionMistake("option.invalid", f"there can be no stream named {stream!r}", None, hint)
@@ -91,13 +80,7 @@ class KinesisSource(KinesisAccess, DecodedSource):
     poll: float = option(
         0.25, "How often a shard is asked that had nothing new.", parse=parse_duration, shown_default="250ms"
     )
-    on_data_loss: str = option(
-        "fail",
-        "When records are deleted before they were read.",
-        choices=("fail", "continue"),
-        aliases=("lost",),
-        value_aliases={"go_on": "continue"},
-    )
+    on_data_loss: str = data_loss_option()
 
     @property
     def not_replayed(self) -> str | None:
@@ -107,12 +90,7 @@ class KinesisSource(KinesisAccess, DecodedSource):
     def mistakes(self) -> Iterator[OptionMistake]:
         yield from super().mistakes()
         yield from self.bad_access(self.stream)
-        if self.start not in ("earliest", "latest"):
-            try:
-                parse_time(self.start)
-            except InvalidOption:
-                hint = "write earliest, latest, 2026-05-01T12:00:00Z, or 1h ago"
-                yield OptionMistake("option.invalid", f"kinesis cannot start at {self.start!r}", "start", hint)
+        yield from bad_start("kinesis", self.start, "write earliest, latest, 2026-05-01T12:00:00Z, or 1h ago")
 
     def resources(self) -> tuple[str, ...]:
         return (f"stream {self.stream}",)
@@ -124,10 +102,8 @@ class KinesisSource(KinesisAccess, DecodedSource):
     def load(self, context: RunContext) -> DataFrame:
         from millrace.connectors.kinesis.source import ShardSourceSpec, stream_source
 
-        following = ShardSourceSpec(
-            self.door, self.stream, self._since(context), self.max_per_batch, self.poll, self.on_data_loss == "continue"
-        )
-        kind = stream_source(following)
+        continues, since = self.on_data_loss == "continue", self._since(context)
+        kind = stream_source(ShardSourceSpec(self.door, self.stream, since, self.max_per_batch, self.poll, continues))
         context.spark.dataSource.register(kind)
         return context.spark.readStream.format(kind.name()).load()
 
@@ -140,7 +116,8 @@ class KinesisSource(KinesisAccess, DecodedSource):
             return None
         path = context.state / "starts" / f"{context.name}.json"
         if not path.exists():
-            at = self.door.now(self.stream) if self.start == "latest" else _milliseconds(self.start)
+            latest = self.start == "latest"
+            at = self.door.now(self.stream) if latest else int(parse_time(self.start).timestamp() * 1000)
             write_whole(path, json.dumps({"start": self.start, "at": at}))
         return int(json.loads(path.read_text("utf-8"))["at"])
 
@@ -173,9 +150,9 @@ class KinesisSink(KinesisAccess, Sink):
     def shape(self, frame: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
-        from millrace.connectors.base.message_source import encoded_key, spark_encoded_value
+        from millrace.connectors.base.message_source import encoded_key, encoded_value
 
-        value = spark_encoded_value(list(self.value) or frame.columns, self.format).cast("binary").alias("value")
+        value = encoded_value(list(self.value) or frame.columns, self.format).cast("binary").alias("value")
         key = encoded_key(frame, self.key) if self.key else F.lit(None)
         return frame.select(value, key.cast("string").alias("key"))
 
@@ -183,11 +160,5 @@ class KinesisSink(KinesisAccess, Sink):
         from millrace.connectors.kinesis.sink import PUT_RESULT, KinesisBatchWriter
 
         del batch, context
-        try:
+        with errors_in_transport():
             frame.mapInArrow(KinesisBatchWriter(self.door, self.name, self.largest), PUT_RESULT).collect()
-        except MillraceError as error:
-            raise to_transport(error) from None
-
-
-def _milliseconds(moment: str) -> int:
-    return int(parse_time(moment).timestamp() * 1000)

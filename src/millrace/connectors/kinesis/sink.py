@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from millrace.clients.batching import limited_batches
 from millrace.clients.kinesis.client import Kinesis
-from millrace.errors import KinesisFailed, MillraceError, RecordRefused
-from millrace.errors.transport import to_transport
+from millrace.errors import KinesisFailed, RecordRefused
+from millrace.errors.transport import errors_in_transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PUT_RESULT = "rows bigint"
-_RECORDS, _BYTES = 500, 5 * 1024 * 1024
+_MAX_RECORDS, _MAX_BYTES = 500, 5 * 1024 * 1024
 """What one request may have, as Kinesis says."""
 _LONGEST_KEY = 256
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
@@ -35,10 +36,9 @@ class KinesisBatchWriter:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        try:
-            count = sum(self.put(request) for request in self._requests(batches))
-        except MillraceError as error:
-            raise to_transport(error) from None
+        with errors_in_transport():
+            requests = limited_batches(self._records(batches), _MAX_RECORDS, _size, _MAX_BYTES)
+            count = sum(map(self.put, requests))
         yield pa.RecordBatch.from_pydict({"rows": pa.array([count], pa.int64())})
 
     def put(self, records: list[dict[str, Any]]) -> int:
@@ -52,30 +52,18 @@ class KinesisBatchWriter:
                 return len(records)
             results = answer["Records"]
             before = len(left)
-            left = [one for one, result in zip(left, results, strict=True) if result.get("ErrorCode")]
+            left = [record for record, result in zip(left, results, strict=True) if result.get("ErrorCode")]
             if len(left) < before:
                 began, pause = time.monotonic(), _FIRST_PAUSE
             if time.monotonic() - began > self.door.patience:
-                why = next(f"{one['ErrorCode']}: {one.get('ErrorMessage')}" for one in results if one.get("ErrorCode"))
-                what = f"{self.door.where}: {len(left)} records were not taken by stream {self.stream!r}"
+                failed = next(result for result in results if result.get("ErrorCode"))
                 raise KinesisFailed(
-                    what, why=why, hint="more shards, a better partition key, or a longer retry_timeout"
+                    f"{self.door.where}: {len(left)} records were not taken by stream {self.stream!r}",
+                    why=f"{failed['ErrorCode']}: {failed.get('ErrorMessage')}",
+                    hint="more shards, a better partition key, or a longer retry_timeout",
                 )
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def _requests(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
-        gathered: list[dict[str, Any]] = []
-        size = 0
-        for record in self._records(batches):
-            own = len(record["Data"]) + len(record["PartitionKey"].encode())
-            if gathered and (len(gathered) == _RECORDS or size + own > _BYTES):
-                yield gathered
-                gathered, size = [], 0
-            gathered.append(record)
-            size += own
-        if gathered:
-            yield gathered
 
     def _records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
         for batch in batches:
@@ -90,7 +78,12 @@ class KinesisBatchWriter:
             raise RecordRefused(f"stream {self.stream!r} takes no record without a value")
         if len(key) > _LONGEST_KEY:
             raise RecordRefused(f"a partition key has {len(key)} characters, and Kinesis takes {_LONGEST_KEY}")
-        if len(value) + len(key.encode()) > self.largest:
+        record = {"Data": value, "PartitionKey": key}
+        if _size(record) > self.largest:
             why = f"it has {len(value)} bytes, and a record of Kinesis may have {self.largest} with its key"
             raise RecordRefused(f"a record is too large for stream {self.stream!r}", why=why)
-        return {"Data": value, "PartitionKey": key}
+        return record
+
+
+def _size(record: dict[str, Any]) -> int:
+    return len(record["Data"]) + len(record["PartitionKey"].encode())

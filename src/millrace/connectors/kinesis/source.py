@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,10 +26,8 @@ from millrace.clients.kinesis.client import Kinesis
 from millrace.clients.kinesis.kpl_aggregation import MAGIC, deaggregate
 from millrace.clients.kinesis.shard_positions import SequenceRange, ShardReadLimit, records_between
 from millrace.clients.kinesis.shard_reader import MAX_RECORDS, Record, ShardReader, read_again
-from millrace.errors.transport import to_transport
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+from millrace.connectors.base.data_source import data_source
+from millrace.errors.transport import errors_in_transport
 
 ROW_DDL = "value binary, key binary, stream string, shard string, sequence string, timestamp timestamp"
 _NAMES = [column.split()[0] for column in ROW_DDL.split(", ")]
@@ -50,13 +48,13 @@ def packed_records(records: Sequence[Record]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
-    held: bytes = sink.getvalue().to_pybytes()
-    return held
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
 
 
-def unpacked_records(held: bytes) -> pa.Table:
+def unpacked_records(packed: bytes) -> pa.Table:
     """The other way."""
-    return pa.ipc.open_stream(held).read_all()
+    return pa.ipc.open_stream(packed).read_all()
 
 
 def row_blocks(records: pa.Table, stream: str, shard: str) -> Iterator[pa.RecordBatch]:
@@ -81,7 +79,7 @@ def _deaggregated(records: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, records.schema)
 
 
-_WAIT, _FIRST_WAIT = 0.2, 5.0
+_WAIT_S, _FIRST_WAIT_S = 0.2, 5.0
 """Seconds that Spark is kept waiting for a record, before it asks again; and where a query begins, for a first answer.
 
 A query that has begun makes a batch of what it is given then, be it nothing.
@@ -128,39 +126,30 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins. Shards are looked up later: Spark calls this twice, and needs the same answer."""
-        try:
-            about = self._following.door.stream(self._following.stream)
-            return ShardReadLimit(about.name, about.created, self._following.since).to_json()
-        except Exception as error:
-            raise to_transport(error) from None
+        with errors_in_transport():
+            stream = self._following.door.stream(self._following.stream)
+            return ShardReadLimit(stream.name, stream.created, self._following.since).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._following.most) if self._following.most else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What comes from now on is left for another time."""
-        try:
+        with errors_in_transport():
             # To the end of a second: the service tells no less of its clock.
             self._last = self._following.door.now(self._following.stream) + 999
-        except Exception as error:
-            raise to_transport(error) from None
         self._until = time.time()
         self.stop()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch: what was read ahead. With nothing there it is the start."""
-        try:
-            return self._moved(ShardReadLimit.of(start), getattr(limit, "max_rows", None)).to_json()
-        except Exception as error:
-            raise to_transport(error) from None
-
-    def _moved(self, start: ShardReadLimit, most: int | None) -> ShardReadLimit:
-        tail = self._at(start)
-        while not tail.wait(_WAIT):
-            if self._until is None or tail.is_caught_up(self._until):
-                return start
-        self._given = tail.take(most)
-        return self._given
+        with errors_in_transport():
+            reader = self._at(ShardReadLimit.of(start))
+            while not reader.wait(_WAIT_S):
+                if self._until is None or reader.is_caught_up(self._until):
+                    return start
+            self._given = reader.take(getattr(limit, "max_rows", None))
+            return self._given.to_json()
 
     def _at(self, start: ShardReadLimit) -> ShardReader:
         """Return the reader at a position; open another if Spark does not start at the last end."""
@@ -170,24 +159,22 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             most = min(own.most or MAX_RECORDS, MAX_RECORDS)
             self._tail = ShardReader(own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last)
             self._given = start
-            self._tail.wait_for_first(_FIRST_WAIT)
+            self._tail.wait_for_first(_FIRST_WAIT_S)
         return self._tail
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         spans = records_between(ShardReadLimit.of(start), ShardReadLimit.of(end))
-        return [ShardInputPartition(span, self._at_hand(span)) for span in spans]
-
-    def _at_hand(self, span: SequenceRange) -> bytes | None:
-        records = self._tail.taken(span) if self._tail else None
-        return packed_records(records) if records else None
+        taken = [self._tail.taken(span) if self._tail else None for span in spans]
+        return [
+            ShardInputPartition(span, packed_records(records) if records else None)
+            for span, records in zip(spans, taken, strict=True)
+        ]
 
     def read(self, partition: ShardInputPartition) -> Iterator[pa.RecordBatch]:
         own, span = self._following, partition.span
-        try:
-            held = partition.records or packed_records(read_again(own.door, own.stream, span, go_on=own.go_on))
-            yield from row_blocks(unpacked_records(held), own.stream, span.shard)
-        except Exception as error:
-            raise to_transport(error) from None
+        with errors_in_transport():
+            packed = partition.records or packed_records(read_again(own.door, own.stream, span, go_on=own.go_on))
+            yield from row_blocks(unpacked_records(packed), own.stream, span.shard)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark's checkpoint is what counts."""
@@ -203,23 +190,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
 
 def stream_source(following: ShardSourceSpec) -> type[DataSource]:
-    """A data source for one stream. It is a class of its own: options would be shown in Spark's plans and logs."""
+    """A data source for one stream."""
     key = repr((following.door.where, following))
-    own = "kinesis_" + sha256(key.encode()).hexdigest()[:12]
+    return data_source(f"kinesis_{sha256(key.encode()).hexdigest()[:12]}", ROW_DDL, lambda _: _reader(following))
 
-    class KinesisStream(DataSource):  # type: ignore[misc]
-        """One stream of Kinesis."""
 
-        @classmethod
-        def name(cls) -> str:
-            return own
-
-        def schema(self) -> str:
-            return ROW_DDL
-
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            del schema
-            logging.getLogger("botocore").setLevel(logging.ERROR)
-            return KinesisStreamReader(following)
-
-    return KinesisStream
+def _reader(following: ShardSourceSpec) -> KinesisStreamReader:
+    logging.getLogger("botocore").setLevel(logging.ERROR)
+    return KinesisStreamReader(following)
