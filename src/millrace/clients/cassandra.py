@@ -41,6 +41,7 @@ _UNKNOWN = re.compile(r"keyspace .* does not exist|unconfigured table|table .* d
 _COLUMN = re.compile(r"undefined column name|unknown identifier|undefined name", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"too large|larger than|key may not be empty|exceeds", re.IGNORECASE)
 _LOGIN = "check user and password in the file given by --cassandra-config"
+_DRIVER_ERRORS = {"DriverException", "NoHostAvailable", "ErrorMessage", "ConnectionException"}
 
 
 def explain_refusal(error: BaseException, address: str, doing: str, *, tls: bool = False) -> MillraceError:
@@ -49,10 +50,9 @@ def explain_refusal(error: BaseException, address: str, doing: str, *, tls: bool
         return error
     names = _class_names(error)
     why = refusal_reason(error)
-    if not names & {"DriverException", "NoHostAvailable", "ErrorMessage", "ConnectionException"}:
+    if not names & _DRIVER_ERRORS:
         raise error
-    denied = _denied(names, why, address, doing)
-    if denied:
+    if denied := _denied(names, why, address, doing):
         return denied
     if names & {"InvalidRequest", "SyntaxException", "ConfigurationException", "AlreadyExists"}:
         return _refused(why, doing)
@@ -60,50 +60,44 @@ def explain_refusal(error: BaseException, address: str, doing: str, *, tls: bool
         if doing == "connect" and not tls and tls_problem(_first(address), {}):
             hint = "set tls=yes, or tls.ca=FILE.pem, in the file given by --cassandra-config"
             return CassandraDenied(f"the Cassandra at {address} wants TLS: could not {doing}", why=why, hint=hint)
-        return CassandraUnreachable(
-            f"no Cassandra answers at {address}: could not {doing}",
-            why=why,
-            hint="check the address, that Cassandra runs there, and whether it wants TLS (--cassandra-config)",
-        )
+        hint = "check the address, that Cassandra runs there, and whether it wants TLS (--cassandra-config)"
+        return CassandraUnreachable(f"no Cassandra answers at {address}: could not {doing}", why=why, hint=hint)
     return CassandraFailed(f"Cassandra could not {doing}", why=why)
 
 
 def _first(address: str) -> str:
     host = address.partition(",")[0]
-    return host if re.search(r":\d+$", host) else f"{host}:9042"
+    return host if re.search(r":\d+$", host) else f"{host}:{PORT}"
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same may work in a moment: a node that is away, too busy or too slow."""
     names = _class_names(error)
     lasting = {"RequestValidationException", "AuthenticationFailed", "SyntaxException", "CertificateError"}
-    if names & lasting or "SSLCertVerificationError" in names or "[SSL:" in refusal_reason(error):
+    if names & {*lasting, "SSLCertVerificationError"} or "[SSL:" in refusal_reason(error):
         return False
-    return bool(names & {"DriverException", "NoHostAvailable", "ErrorMessage", "ConnectionException", "OSError"})
+    return bool(names & {*_DRIVER_ERRORS, "OSError"})
 
 
 def refusal_reason(error: BaseException) -> str:
     """The driver's words without its frame around them."""
-    texts = list(dict.fromkeys(_said(one) for one in _roots(error)))
-    return "; ".join(text for text in texts[:3] if text) or type(error).__name__
+    texts = list(dict.fromkeys(map(_message, _roots(error))))
+    return "; ".join(filter(None, texts[:3])) or type(error).__name__
 
 
 def _denied(names: set[str], why: str, address: str, doing: str) -> CassandraDenied | None:
     # The driver makes another error of it, with the old one's words.
     if names & {"SSLCertVerificationError", "SSLError", "CertificateError"} or "[SSL:" in why:
-        says, hint = next((said for pattern, *said in _TLS if re.search(pattern, why, re.IGNORECASE)), _TLS[-1][1:])
-        return CassandraDenied(f"{says.format(address)}: could not {doing}", why=_bare(why), hint=hint)
+        what, hint = next(texts for pattern, *texts in _TLS if re.search(pattern, why, re.IGNORECASE))
+        parts = [_OPENSSL_CODES.sub("", part).strip() for part in why.split("; ")]
+        bare = "; ".join(dict.fromkeys(filter(None, parts)))
+        return CassandraDenied(f"{what.format(address)}: could not {doing}", why=bare, hint=hint)
     if names & {"AuthenticationFailed", "Unauthorized"} or "Remote end requires authentication" in why:
         return CassandraDenied(f"the Cassandra at {address} refuses us: could not {doing}", why=why, hint=_LOGIN)
     return None
 
 
-def _bare(why: str) -> str:
-    """OpenSSL's words without its codes, each once."""
-    parts = [re.sub(r"\[SSL[^\]]*\] ?| ?\(_ssl\.c:\d+\)|^\[Errno \d+\] ", "", part).strip() for part in why.split("; ")]
-    return "; ".join(dict.fromkeys(filter(None, parts)))
-
-
+_OPENSSL_CODES = re.compile(r"\[SSL[^\]]*\] ?| ?\(_ssl\.c:\d+\)|^\[Errno \d+\] ")
 _TLS = (
     (
         "expired|not yet valid",
@@ -136,7 +130,7 @@ _TLS = (
         "check tls.ca, tls.certificate and tls.hostname in the file given by --cassandra-config",
     ),
 )
-"""What OpenSSL says, what that means, and what to do."""
+"""What OpenSSL says, what that means, and what to do; the last one is for all else."""
 
 
 def _refused(why: str, doing: str) -> MillraceError:
@@ -167,12 +161,12 @@ def _class_names(error: BaseException) -> set[str]:
     return {kind.__name__ for root in _roots(error) for kind in type(root).__mro__}
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     if type(error).__name__ == "NoHostAvailable":
         return "" if getattr(error, "errors", None) else "every node is away"
     text = str(getattr(error, "message", "") or error)
-    found = _QUOTED.search(text)
-    return " ".join((found[1] if found else text).split())
+    quoted = _QUOTED.search(text)
+    return " ".join((quoted[1] if quoted else text).split())
 
 
 PORT = 9042
@@ -237,8 +231,8 @@ class Cassandra:
         """Close the session of this process, if there is one."""
         mine = (os.getpid(), self.address)
         with _OPENING:
-            gone = [_OPEN.pop(key) for key in list(_OPEN) if key[:2] == mine]
-        for session in gone:
+            sessions = [_OPEN.pop(key) for key in list(_OPEN) if key[:2] == mine]
+        for session in sessions:
             session.cluster.shutdown()
 
     @contextlib.contextmanager
@@ -247,10 +241,10 @@ class Cassandra:
         try:
             yield
         except Exception as error:
-            said = explain_refusal(error, self.address, doing, tls=self._wants_tls)
-            if said is error:
+            refusal = explain_refusal(error, self.address, doing, tls=self._wants_tls)
+            if refusal is error:
                 raise
-            raise said from error
+            raise refusal from error
 
     def _opened(self) -> Any:
         with warnings.catch_warnings():

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 
 from millrace.clients.kafka.record import Record
 from millrace.errors import FileUnusable, InvalidOption, NotUtf8
@@ -35,13 +35,12 @@ class LineFormat:
             raise InvalidOption("--key and --key-separator cannot go together", hint="choose one of them")
         if self.key_separator == "":
             raise InvalidOption("--key-separator is empty", hint="write the text between key and value, as ':'")
-        texts = (self.key, self.key_separator, self.null, *(text for pair in self.headers for text in pair))
+        texts = (self.key, self.key_separator, self.null, *chain.from_iterable(self.headers))
         try:
-            "".join(text or "" for text in texts).encode()
+            "".join(filter(None, texts)).encode()
         except UnicodeEncodeError:  # bytes of the command line that are no text; the client would break on them
-            raise InvalidOption(
-                "an option is not UTF-8", hint="look at --key, --key-separator, --header and --null"
-            ) from None
+            hint = "look at --key, --key-separator, --header and --null"
+            raise InvalidOption("an option is not UTF-8", hint=hint) from None
 
 
 _PLAIN = LineFormat()
@@ -59,8 +58,8 @@ def split_lines(
     """
     unfinished: list[bytes] = []
     for chunk in chunks:
-        head, found, tail = chunk.rpartition(b"\n")
-        if found:
+        head, newline, tail = chunk.rpartition(b"\n")
+        if newline:
             whole = b"".join([*unfinished, head, b"\n"])
             yield (whole.replace(b"\r\n", b"\n") if crlf else whole).split(b"\n")[:-1]
             unfinished = []
@@ -86,11 +85,20 @@ def line_records(blocks: Iterable[list[bytes]], form: LineFormat) -> Iterator[li
 
 
 def _checked(lines: list[bytes], form: LineFormat, before: int) -> tuple[list[Record], NotUtf8 | InvalidOption | None]:
-    if not form.raw:
-        bad = _first_not_utf8(lines)
-        if bad is not None:
-            good, problem = _split(lines[:bad], form, before)
-            return good, problem or _not_utf8(lines[bad], before + bad + 1)
+    if form.raw:
+        return _split(lines, form, before)
+    text = b"\n".join(lines)
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = text[: error.start].count(b"\n")
+        good, problem = _split(lines[:bad], form, before)
+        position = error.start - text.rfind(b"\n", 0, error.start)
+        return good, problem or NotUtf8(
+            f"line {before + bad + 1} is not UTF-8",
+            why=f"byte {position} (0x{text[error.start]:02x}): {lines[bad][:40]!r}",
+            hint="the lines before it were sent, unless in a transaction; fix it and send the rest, or use --raw",
+        )
     return _split(lines, form, before)
 
 
@@ -105,34 +113,14 @@ def _split(lines: list[bytes], form: LineFormat, before: int) -> tuple[list[Reco
     separator = form.key_separator.encode()
     good: list[Record] = []
     for number, line in enumerate(lines, before + 1):
-        key, found, text = line.partition(separator)
-        if not found:
+        key, separated, text = line.partition(separator)
+        if not separated:
             return good, InvalidOption(
                 f"line {number} has no {form.key_separator!r} between key and value",
                 hint="fix the line, or choose another --key-separator",
             )
         good.append(Record(None if text == null else text, key, None, headers, form.partition))
     return good, None
-
-
-def _first_not_utf8(lines: list[bytes]) -> int | None:
-    try:
-        b"\n".join(lines).decode("utf-8")
-    except UnicodeDecodeError as error:
-        return b"\n".join(lines)[: error.start].count(b"\n")
-    return None
-
-
-def _not_utf8(line: bytes, number: int) -> NotUtf8:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        where = f"byte {error.start + 1} (0x{line[error.start]:02x})"
-    return NotUtf8(
-        f"line {number} is not UTF-8",
-        why=f"{where}: {line[:40]!r}",
-        hint="the lines before it were sent, unless in a transaction; fix it and send the rest, or use --raw",
-    )
 
 
 STANDARD_INPUT = "-"

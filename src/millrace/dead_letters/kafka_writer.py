@@ -170,14 +170,14 @@ class KafkaDeadLetterWriter(DeadLetterWriter):
                 return
             dead_partition = partition % producer.partitions(dead)  # keeps their order
             records = [
-                Record(letter.value, letter.key, None, tuple(to_headers(letter)), dead_partition)
+                (dead, Record(letter.value, letter.key, None, tuple(to_headers(letter)), dead_partition))
                 for letter in unwritten
             ]
             end = (letters[-1].offset or 0) + 1
             # A task reads in order, so everything since its first letter is done.
             done = ledger.with_range(self._decoder, (self._ranges[source][0], end))
             position = TopicPartition(topic, partition, max(offset, end), done.text())
-            producer.write(dead, records, position, group_metadata)
+            producer.write(records, position, group_metadata)
 
     def _problem(self, error: KafkaException, dead: str, letters: Sequence[DeadLetter]) -> MillraceError:
         problem: KafkaError = error.args[0]

@@ -267,7 +267,7 @@ class _Attempt:
         marks = [(self.dead_topic, marker_record(partition, marked[partition], details)) for partition in marked]
         sent = [(sending.topic, sending.record, sending.origin) for sending in batch if sending.record]
         try:
-            producer.write_all([*((topic, record) for topic, record, _ in sent), *marks])
+            producer.write([*((topic, record) for topic, record, _ in sent), *marks])
         except DeliveryFailed as error:
             problem: KafkaError = error.args[0]
             if problem.code() in REFUSED and error.number < len(sent):

@@ -141,13 +141,11 @@ def _move(cluster: Cluster, name: str, moves: Sequence[OffsetChange]) -> KafkaEr
     asked = cluster.ask_coordinators(
         f"move the group {name!r}",
         lambda admin, limit: admin.alter_consumer_group_offsets(wanted, request_timeout=limit),
-    )
-    try:
-        moved = asked[name].result().topic_partitions
-    except KafkaException as error:
-        problem: KafkaError = error.args[0]
-        return problem
-    return next((partition.error for partition in moved if partition.error), None)
+    )[name]
+    if isinstance(problem := asked.exception(), KafkaException):
+        error: KafkaError = problem.args[0]
+        return error
+    return next((partition.error for partition in asked.result().topic_partitions if partition.error), None)
 
 
 def delete(cluster: Cluster, name: str) -> None:
@@ -191,19 +189,14 @@ def _describe(cluster: Cluster, names: Sequence[str]) -> list[ConsumerGroup]:
     if not names:
         return []
     asked = _describe_request(cluster, names)
-    groups = [group for name in names if (group := _description_or_none(cluster, name, asked[name]))]
-    members = {group.group_id: _members(group) for group in groups}
-    offsets_of = {name: committed(cluster, name) for name in members}
+    groups = {name: group for name in names if (group := _description_or_none(cluster, name, asked[name]))}
+    members = {name: _members(group) for name, group in groups.items()}
+    offsets_of = {name: committed(cluster, name) for name in groups}
     held = {partition for every in members.values() for member in every for partition in member.partitions}
     ends = _ends(cluster, held.union(*offsets_of.values()))
     return [
-        ConsumerGroup(
-            group.group_id,
-            group.state.name.lower(),
-            members[group.group_id],
-            _positions(members[group.group_id], offsets_of[group.group_id], ends),
-        )
-        for group in groups
+        ConsumerGroup(name, group.state.name.lower(), members[name], _positions(members[name], offsets_of[name], ends))
+        for name, group in groups.items()
     ]
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -25,9 +25,8 @@ from millrace.units import format_count
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("0", "1", "all")
-_MIN_TRANSACTION_TIMEOUT_S = 60.0
-_MAX_TRANSACTION_TIMEOUT_S = 900.0
-"""The default limit of brokers (transaction.max.timeout.ms)."""
+_MIN_TRANSACTION_TIMEOUT_S, _MAX_TRANSACTION_TIMEOUT_S = 60.0, 900.0
+"""The upper one is the default limit of brokers (transaction.max.timeout.ms)."""
 _MAX_TIMEOUT_S = 2_000_000.0
 """What the client can count in milliseconds."""
 
@@ -91,6 +90,7 @@ class Delivery:
 
     def config(self) -> dict[str, Any]:
         """Return the properties that were chosen here."""
+        longest = int(1000 * max(_MIN_TRANSACTION_TIMEOUT_S, self.timeout))
         return {
             "acks": self.acks,
             "enable.idempotence": self.acks == "all" if self.idempotence is None else self.idempotence,
@@ -98,15 +98,9 @@ class Delivery:
             **({"compression.type": self.compression} if self.compression else {}),
             **({"linger.ms": self.linger * 1000} if self.linger is not None else {}),
             **({"delivery.report.only.error": True} if self.only_failures else {}),
-            **self._transactional(),
+            # A transaction may take as long as its records.
+            **({"transactional.id": self.transaction, "transaction.timeout.ms": longest} if self.transaction else {}),
         }
-
-    def _transactional(self) -> dict[str, Any]:
-        """Return the properties of a transaction, whose timeout is not shorter than that of its records."""
-        if not self.transaction:
-            return {}
-        longest = max(_MIN_TRANSACTION_TIMEOUT_S, self.timeout)
-        return {"transactional.id": self.transaction, "transaction.timeout.ms": int(longest * 1000)}
 
 
 def new_transactional_id() -> str:
@@ -142,6 +136,14 @@ def abort_transaction(client: ConfluentProducer, seconds: float) -> None:
 Report = Callable[[KafkaError | None, Message | None], None]
 """Called by the client for each record that is delivered or has failed."""
 
+
+def produce_record(client: ConfluentProducer, topic: str, record: Record, report: Report) -> None:
+    """Queue a record; raise BufferError while the queue is full."""
+    value, key, timestamp, headers, partition = record
+    number = -1 if partition is None else partition
+    client.produce(topic, value, key, number, report, timestamp=timestamp or 0, headers=list(headers))
+
+
 _SENDER_POLL_S = 0.02
 """How long after a send the sender is expected to send again, and to poll reports itself."""
 _NOTICE_AFTER_S = 2.0
@@ -164,18 +166,15 @@ class Producer:
         self.cluster = cluster
         self.topic = topic
         self.failed = 0
-        self._first: MillraceError | None = None
-        self._settled = 0
-        self._sent = 0
         self.reason: MillraceError | None = None
+        self._first: MillraceError | None = None
+        self._settled = self._sent = self._failed_before = 0
         self._delivery = delivery or Delivery()
         self._stop = stop or threading.Event()
         self._lock = threading.Lock()
         self._polling = threading.Lock()
         self._busy_until = 0.0
-        self._in_transaction = False
-        self._initialised = False
-        self._failed_before = 0
+        self._in_transaction = self._initialised = False
         with cluster.translated_errors("open a producer"):
             self._client = ConfluentProducer({**self._delivery.tuning(), **cluster.config(), **self._delivery.config()})
         self._closed = threading.Event()
@@ -192,7 +191,7 @@ class Producer:
                 if timestamp is None and not headers and partition is None:
                     produce(topic, value, key, -1, report)  # by position: this line takes most of the time
                 else:
-                    self._produce(record, report)
+                    produce_record(self._client, topic, record, report)
             except BufferError:
                 if not self._wait_and_produce(record, report):
                     for _ in records[number:] if done else ():
@@ -312,18 +311,12 @@ class Producer:
                 self.failed += 1
                 self._first = self._first or self.problem(problem)
 
-    def _produce(self, record: Record, report: Report) -> None:
-        value, key, timestamp, headers, partition = record
-        number = -1 if partition is None else partition
-        produce = self._client.produce
-        produce(self.topic, value, key, number, report, timestamp=timestamp or 0, headers=list(headers))
-
     def _wait_and_produce(self, record: Record, report: Report) -> bool:
         """Retry until the queue has room; return whether it had before the stop."""
         while not self._stop.is_set():
             self._poll_reports(0.1)
             try:
-                self._produce(record, report)
+                produce_record(self._client, self.topic, record, report)
             except BufferError:
                 continue
             except KafkaException as error:
@@ -376,24 +369,26 @@ class Producer:
         self._stop.set()
 
 
+@dataclass
 class _Countdown:
     """Calls `done` once, when the last record of a send is delivered or has failed."""
 
-    def __init__(self, left: int, producer: Producer, done: Done) -> None:
-        self._left = left
-        self._producer = producer
-        self._done = done
-        self._reason: MillraceError | None = None
-        self._lock = threading.Lock()
-        if not left:
-            done(None)
+    left: int
+    producer: Producer
+    done: Done
+    reason: MillraceError | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        if not self.left:
+            self.done(None)
 
     def __call__(self, problem: KafkaError | None, _: Message | None) -> None:
-        self._producer.count(problem)
-        with self._lock:
-            if problem is not None and self._reason is None:
-                self._reason = self._producer.problem(problem)
-            self._left -= 1
-            last = not self._left
+        self.producer.count(problem)
+        with self.lock:
+            if problem is not None and self.reason is None:
+                self.reason = self.producer.problem(problem)
+            self.left -= 1
+            last = not self.left
         if last:
-            self._done(self._reason)
+            self.done(self.reason)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import google_crc32c
@@ -114,17 +115,10 @@ def read(batches: Sequence[RecordBatch]) -> Iterator[RecordColumns]:
     """Yield the records of the batches of a response, in columns."""
     filled = [batch for batch in batches if batch.size]
     if any(batch.attributes & _CODEC for batch in filled):
-        for group in _groups(filled):
-            yield _join(group)
-    elif filled:
-        yield _in_place(filled)
-
-
-def _in_place(batches: Sequence[RecordBatch]) -> RecordColumns:
-    """Return the columns of batches that are not compressed, without a copy."""
-    whole = memoryview(batches[0].records.obj)
-    base = _address(whole)
-    return _columns(batches, whole, [_address(batch.records) - base for batch in batches])
+        yield from map(_join, _groups(filled))
+    elif filled:  # they are not copied
+        whole = memoryview(filled[0].records.obj)
+        yield _columns(filled, whole, [_address(batch.records) - _address(whole) for batch in filled])
 
 
 def _groups(batches: Sequence[RecordBatch]) -> Iterator[list[tuple[RecordBatch, bytes]]]:
@@ -271,14 +265,11 @@ def _decompressed(batch: RecordBatch) -> bytes:
         raise DamagedBatch(f"the batch at offset {batch.base} cannot be decompressed: {error}") from error
 
 
-def _stream(kind: str) -> Callable[[memoryview], bytes]:
-    def decompress(packed: memoryview) -> bytes:
-        import pyarrow as pa
+def _decompress_stream(kind: str, packed: memoryview) -> bytes:
+    import pyarrow as pa
 
-        with pa.CompressedInputStream(pa.BufferReader(packed), kind) as stream:
-            return bytes(stream.read())
-
-    return decompress
+    with pa.CompressedInputStream(pa.BufferReader(packed), kind) as stream:
+        return bytes(stream.read())
 
 
 _XERIAL = b"\x82SNAPPY\x00"
@@ -304,8 +295,8 @@ def _decompress_snappy_block(packed: memoryview) -> bytes:
 
 
 _CODECS: dict[int, Callable[[memoryview], bytes]] = {
-    1: _stream("gzip"),
+    1: partial(_decompress_stream, "gzip"),
     2: _snappy,
-    3: _stream("lz4"),
-    4: _stream("zstd"),
+    3: partial(_decompress_stream, "lz4"),
+    4: partial(_decompress_stream, "zstd"),
 }

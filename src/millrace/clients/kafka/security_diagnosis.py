@@ -11,7 +11,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from urllib.parse import urlsplit
 
 from millrace.errors import AccessDenied, KafkaUnreachable, MillraceError
@@ -25,15 +25,36 @@ _ALERT_TIMEOUT_S = 0.5
 
 
 class ProblemKind(Enum):
-    """Kinds of problems with TLS."""
+    """Kinds of problems with TLS: what is wrong with the broker, and what to do."""
 
-    EXPIRED = auto()
-    HOST = auto()
-    AUTHORITY = auto()
-    NO_TLS = auto()
-    WANTS_TLS = auto()
-    WANTS_CERTIFICATE = auto()
-    CERTIFICATE_REFUSED = auto()
+    EXPIRED = (
+        "the certificate of the broker at {where} is not valid now",
+        "renew it on the broker; or is the clock of this machine wrong?",
+    )
+    HOST = (
+        "the certificate of the broker at {where} is that of another host",
+        "use the name that is in the certificate; if you know who answers, ssl.endpoint.identification.algorithm=none",
+    )
+    AUTHORITY = (
+        "the certificate of the broker at {where} is of an authority that is not trusted",
+        "give the certificate of its authority with ssl.ca.location=FILE.pem; now it is {trusted}",
+    )
+    NO_TLS = (
+        "the broker at {where} speaks no TLS",
+        "security.protocol={protocol} wants TLS: set {other}, or use the port of the broker's TLS listener",
+    )
+    WANTS_TLS = (
+        "the broker at {where} wants TLS",
+        "security.protocol={protocol} has none: set {other} in {where}",
+    )
+    WANTS_CERTIFICATE = (
+        "the broker at {where} wants a certificate of ours",
+        "set ssl.certificate.location and ssl.key.location in {where}",
+    )
+    CERTIFICATE_REFUSED = (
+        "the broker at {where} does not accept our certificate",
+        "is ssl.certificate.location the right one, still valid, and of an authority that the broker trusts?",
+    )
 
 
 @dataclass(frozen=True)
@@ -68,11 +89,9 @@ def _handshake_problem(
 ) -> TlsProblem | None:
     try:
         with context.wrap_socket(connection, server_hostname=host) as tls:
-            return (
-                _problem_after_handshake(tls)
-                if wanted
-                else TlsProblem(ProblemKind.WANTS_TLS, f"it answers in {tls.version()}")
-            )
+            if wanted:
+                return _problem_after_handshake(tls)
+            return TlsProblem(ProblemKind.WANTS_TLS, f"it answers in {tls.version()}")
     except ssl.SSLCertVerificationError as error:
         return _unverified(error)
     except OSError as error:
@@ -132,12 +151,8 @@ def _unverified(error: ssl.SSLCertVerificationError) -> TlsProblem:
 def _refused(error: OSError) -> TlsProblem | None:
     text = str(error).lower()
     if "alert" in text and any(word in text for word in ("certificate", "unknown_ca", "unknown ca")):
-        return TlsProblem(ProblemKind.CERTIFICATE_REFUSED, _alert_text(str(error)))
+        return TlsProblem(ProblemKind.CERTIFICATE_REFUSED, str(error).rpartition("] ")[2].partition(" (_ssl")[0])
     return None
-
-
-def _alert_text(text: str) -> str:
-    return text.rpartition("] ")[2].partition(" (_ssl")[0]
 
 
 _BROKER = re.compile(r"(?:sasl_|_)?(?:ssl|plaintext)(?:://)([\w.-]+:\d+|\[[0-9a-fA-F:]+\]:\d+)/")
@@ -205,12 +220,12 @@ def _no_user(text: str, where: str, options: Mapping[str, str]) -> AccessDenied:
 
 
 def _no_tls(problem: TlsProblem, where: str, options: Mapping[str, str], doing: str) -> AccessDenied:
-    says, hint = _MESSAGES[problem.kind]
+    message, hint = problem.kind.value
     protocol = options.get("security.protocol", "PLAINTEXT").upper()
     trusted = options.get("ssl.ca.location", "the authorities of this system")
     other = _OTHER.get(protocol, protocol)
     filled = hint.format(trusted=trusted, protocol=protocol, other=other, where=_WHERE)
-    return AccessDenied(f"{says.format(where=where)}: could not {doing}", why=problem.why, hint=filled)
+    return AccessDenied(f"{message.format(where=where)}: could not {doing}", why=problem.why, hint=filled)
 
 
 _OTHER = {
@@ -218,36 +233,6 @@ _OTHER = {
     "SASL_SSL": "SASL_PLAINTEXT",
     "PLAINTEXT": "SSL (SASL_SSL where it wants a password as well)",
     "SASL_PLAINTEXT": "SASL_SSL",
-}
-_MESSAGES = {
-    ProblemKind.EXPIRED: (
-        "the certificate of the broker at {where} is not valid now",
-        "renew it on the broker; or is the clock of this machine wrong?",
-    ),
-    ProblemKind.HOST: (
-        "the certificate of the broker at {where} is that of another host",
-        "use the name that is in the certificate; if you know who answers, ssl.endpoint.identification.algorithm=none",
-    ),
-    ProblemKind.AUTHORITY: (
-        "the certificate of the broker at {where} is of an authority that is not trusted",
-        "give the certificate of its authority with ssl.ca.location=FILE.pem; now it is {trusted}",
-    ),
-    ProblemKind.NO_TLS: (
-        "the broker at {where} speaks no TLS",
-        "security.protocol={protocol} wants TLS: set {other}, or use the port of the broker's TLS listener",
-    ),
-    ProblemKind.WANTS_TLS: (
-        "the broker at {where} wants TLS",
-        "security.protocol={protocol} has none: set {other} in {where}",
-    ),
-    ProblemKind.WANTS_CERTIFICATE: (
-        "the broker at {where} wants a certificate of ours",
-        "set ssl.certificate.location and ssl.key.location in {where}",
-    ),
-    ProblemKind.CERTIFICATE_REFUSED: (
-        "the broker at {where} does not accept our certificate",
-        "is ssl.certificate.location the right one, still valid, and of an authority that the broker trusts?",
-    ),
 }
 
 

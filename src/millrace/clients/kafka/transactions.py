@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from millrace.clients.kafka.cluster import FENCED, Cluster
-from millrace.clients.kafka.producer import Delivery, abort_transaction
+from millrace.clients.kafka.producer import Delivery, abort_transaction, produce_record
 from millrace.clients.kafka.record import Record
 from millrace.errors import AccessDenied
 
@@ -79,11 +79,7 @@ class TransactionalProducer:
         self._failures: list[KafkaException] = []
         # Every delivery is reported, not only failures: without reports `flush` sleeps too long.
         delivery = Delivery(timeout=longest, linger=0.005, transaction=identity)
-        own = {
-            "message.max.bytes": _MAX_RECORD_BYTES,
-            "error_cb": self._errors.append,
-            **(config or {}),
-        }
+        own = {"message.max.bytes": _MAX_RECORD_BYTES, "error_cb": self._errors.append, **(config or {})}
         self._client = Producer({**delivery.tuning(), **cluster.config(), **delivery.config(), **own})
         # A client that knows no broker yet looks for its coordinator again only after half a second.
         with suppress(KafkaException):
@@ -98,15 +94,11 @@ class TransactionalProducer:
             raise KafkaException(metadata.error)
         return len(metadata.partitions)
 
-    def write(self, topic: str, records: Sequence[Record], progress: TopicPartition, group: object) -> None:
-        """Write records and the offset of a group in one transaction."""
+    def write(
+        self, records: Sequence[tuple[str, Record]], progress: TopicPartition | None = None, group: object = None
+    ) -> None:
+        """Write records, each to its topic, and the offset of a group, if one is given, in one transaction."""
         with self.transaction(progress, group):
-            for number, record in enumerate(records):
-                self.send(topic, record, number)
-
-    def write_all(self, records: Sequence[tuple[str, Record]]) -> None:
-        """Write records, each to its topic, in one transaction."""
-        with self.transaction():
             for number, (topic, record) in enumerate(records):
                 self.send(topic, record, number)
 
@@ -155,14 +147,12 @@ class TransactionalProducer:
     def send(self, topic: str, record: Record, number: int = 0) -> None:
         """Send one record, within `transaction`; `DeliveryFailed` has its number."""
         report = partial(self._report, number)
-        value, key, timestamp, headers, partition = record
-        place = -1 if partition is None else partition
-        produce = partial(self._client.produce, topic, value, key, place, report, timestamp=timestamp or 0)
+        produce = partial(produce_record, self._client, topic, record, report)
         try:
-            produce(headers=list(headers))
+            produce()
         except BufferError:
             self._client.flush(self._timeout_s)
-            produce(headers=list(headers))
+            produce()
         except KafkaException as error:  # refused before it was queued
             report(error.args[0], None)
 

@@ -18,9 +18,8 @@ from millrace.clients.kinesis.client import Kinesis, Shard, Stream, code_of
 from millrace.clients.kinesis.shard_positions import ShardPosition, ShardReadLimit
 from millrace.errors import FileUnusable, MillraceError, TakenOver
 
-_END, _OLDEST, _AT_TIME, _NEWEST = "SHARD_END", "TRIM_HORIZON", "AT_TIMESTAMP", "LATEST"
-_BRIEF = 1.0
-"""Seconds."""
+_END, _OLDEST, _AT_TIME = "SHARD_END", "TRIM_HORIZON", "AT_TIMESTAMP"
+_BRIEF_S = 1.0
 
 
 class Leases(ABC):
@@ -43,20 +42,19 @@ class FileLeases(Leases):
 
     def load(self, stream: Stream) -> ShardReadLimit | None:
         try:
-            known = ShardReadLimit.of(json.loads(self.path.read_text("utf-8")))
+            limit = ShardReadLimit.of(json.loads(self.path.read_text("utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileUnusable(f"{self.path} does not say how far {stream.name!r} is read", why=str(error)) from None
-        if known.stream != stream.name:
-            what = f"{self.path} has the positions of {known.stream!r}, not {stream.name!r}"
+        if limit.stream != stream.name:
+            what = f"{self.path} has the positions of {limit.stream!r}, not {stream.name!r}"
             raise FileUnusable(what, hint="give each stream an application's name of its own")
-        return known
+        return limit
 
     def save(self, reach: ShardReadLimit, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
         del listed, briefly
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self.path, json.dumps(reach.to_json()))
         except OSError as error:
             raise FileUnusable(f"{self.path} cannot be written", why=str(error)) from None
@@ -72,13 +70,13 @@ class TableLeases(Leases):
 
     def load(self, stream: Stream) -> ShardReadLimit | None:
         """The leases of all shards; from now on they are ours."""
-        found = list(self._items())
-        if not found:
+        items = {item["leaseKey"]["S"]: item for item in self._items()}
+        if not items:
             return None
-        self._counters = {one["leaseKey"]["S"]: _number(one, "leaseCounter") for one in found}
-        shards = {one["leaseKey"]["S"]: _position(one) for one in found}
-        created = next((_number(one, "millraceCreated") for one in found if "millraceCreated" in one), stream.created)
-        return ShardReadLimit(stream.name, created, shards=shards)
+        self._counters = {name: _number(item, "leaseCounter") for name, item in items.items()}
+        shards = {name: _position(item) for name, item in items.items()}
+        ours = (_number(item, "millraceCreated") for item in items.values() if "millraceCreated" in item)
+        return ShardReadLimit(stream.name, next(ours, stream.created), shards=shards)
 
     def save(self, reach: ShardReadLimit, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
         """One item a shard; what another has taken over is not touched."""
@@ -87,11 +85,11 @@ class TableLeases(Leases):
                 continue
             parents = listed[name].parents if name in listed else ()
             item = self._item(name, position, reach.created, parents)
-            self._put(item, _BRIEF if briefly else self._door.patience, first=name not in self._written)
+            self._put(item, _BRIEF_S if briefly else self._door.patience, first=name not in self._written)
             self._written[name] = position
 
     def _items(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        items: list[dict[str, Any]] = []
         asked: dict[str, Any] = {"TableName": self._table, "ConsistentRead": True}
         while True:
             try:
@@ -101,9 +99,9 @@ class TableLeases(Leases):
                     raise
                 self._make()
                 return []
-            found += page["Items"]
+            items += page["Items"]
             if "LastEvaluatedKey" not in page:
-                return found
+                return items
             asked["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
     def _make(self) -> None:
@@ -168,11 +166,11 @@ def _checkpoint(position: ShardPosition) -> str:
 
 
 def _position(item: Mapping[str, Any]) -> ShardPosition:
-    said, seen = item["checkpoint"]["S"], _number(item, "millraceSeen")
-    if said == _END:
+    checkpoint, seen = item["checkpoint"]["S"], _number(item, "millraceSeen")
+    if checkpoint == _END:
         return ShardPosition(item.get("millraceAfter", {}).get("S"), seen=seen, ended=True)
-    if said.isdigit():
-        return ShardPosition(said, seen=seen)
+    if checkpoint.isdigit():
+        return ShardPosition(checkpoint, seen=seen)
     if "millraceSeen" not in item:  # another program's: from when it is, nobody knows, so that nothing counts as lost
         seen = int(time.time() * 1000)
     # LATEST, which another program has left, says nothing of what came since: all that is there is read.

@@ -24,7 +24,10 @@ def deaggregate(data: bytes) -> list[tuple[str, bytes]] | None:
         fields = list(_fields(message))
         keys = [bytes(value).decode("utf-8") for number, value in fields if number == 1 and isinstance(value, bytes)]
         records = [dict(_fields(value)) for number, value in fields if number == 3 and isinstance(value, bytes)]
-        return [(keys[_number(one.get(1, 0))], _bytes(one.get(3, b""))) for one in records]
+        pairs = [(record.get(1, 0), record.get(3, b"")) for record in records]
+        if not all(isinstance(index, int) and isinstance(data, bytes) for index, data in pairs):
+            return None
+        return [(keys[index], data) for index, data in pairs]  # type: ignore[index,misc]  # checked above
     except (IndexError, ValueError, TypeError):
         return None
 
@@ -57,8 +60,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = message[at]
-        at += 1
+        byte, at = message[at], at + 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
@@ -66,24 +68,12 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _varint(value: int) -> bytes:
-    made = bytearray()
+    content = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        content.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes((*made, value))
+    return bytes((*content, value))
 
 
 def _field(number: int, content: bytes) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _number(value: int | bytes) -> int:
-    if isinstance(value, bytes):
-        raise TypeError
-    return value
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        raise TypeError
-    return value

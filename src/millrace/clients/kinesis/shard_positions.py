@@ -47,7 +47,7 @@ class ShardReadLimit:
             "stream": self.stream,
             "created": self.created,
             **({} if self.since is None else {"since": self.since}),
-            "shards": {name: one.to_json() for name, one in sorted(self.shards.items())},
+            "shards": {name: position.to_json() for name, position in sorted(self.shards.items())},
         }
 
     @classmethod
@@ -67,20 +67,20 @@ class ShardReadLimit:
         that were there, and they are read from their oldest record.
         """
         since = None if self.shards else self.since
-        known = {one.id for one in listed}
-        kept = {name: one for name, one in self.shards.items() if not one.ended or name in known}
-        new = {one.id: ShardPosition(since=since, seen=now) for one in listed if one.id not in self.shards}
+        names = {shard.id for shard in listed}
+        kept = {name: position for name, position in self.shards.items() if not position.ended or name in names}
+        new = {shard.id: ShardPosition(since=since, seen=now) for shard in listed if shard.id not in self.shards}
         return replace(self, shards={**kept, **new})
 
     def waiting(self, listed: Sequence[Shard]) -> set[str]:
         """The shards whose parents are not read to their end: their records come after those."""
-        unread = {name for name, one in self.shards.items() if not one.ended}
-        return {one.id for one in listed if unread.intersection(one.parents)}
+        unread = {name for name, position in self.shards.items() if not position.ended}
+        return {shard.id for shard in listed if unread.intersection(shard.parents)}
 
     def childless(self, listed: Sequence[Shard]) -> set[str]:
         """Shards that have ended and whose children are not listed yet: there are some, for nobody closes the last."""
-        parents = {parent for one in listed for parent in one.parents}
-        return {name for name, one in self.shards.items() if one.ended and name not in parents}
+        parents = {parent for shard in listed for parent in shard.parents}
+        return {name for name, position in self.shards.items() if position.ended and name not in parents}
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class SequenceRange:
 
 def records_between(start: ShardReadLimit, end: ShardReadLimit) -> list[SequenceRange]:
     """The records that were read on the way from one reach to another, in an order that is always the same."""
-    found = []
-    for name, position in sorted(end.shards.items()):
-        before = start.shards.get(name, ShardPosition()).after
-        if position.after is not None and position.first is not None and position.after != before:
-            found.append(SequenceRange(name, position.first, position.after))
-    return found
+    return [
+        SequenceRange(name, position.first, position.after)
+        for name, position in sorted(end.shards.items())
+        if position.after is not None and position.first is not None
+        if position.after != start.shards.get(name, ShardPosition()).after
+    ]

@@ -101,9 +101,10 @@ def in_generation(connection: Connection, number: int) -> Connection | None:
 def _make(registry: PluginRegistry[T], connection: Connection) -> tuple[T | None, list[OptionMistake]]:
     try:
         kind = registry.load(connection.connector)
+    except PluginUnusable as error:
+        return None, [OptionMistake("plugin.unusable", error.message, hint=error.hint, why=error.why)]
     except InputError as error:
-        condition = "plugin.unusable" if isinstance(error, PluginUnusable) else "connector.unknown"
-        return None, [OptionMistake(condition, error.message, hint=error.hint, why=error.why)]
+        return None, [OptionMistake("connector.unknown", error.message, hint=error.hint, why=error.why)]
     given = dict(connection.options)
     mistakes: list[OptionMistake] = []
     argument = _argument(kind)
