@@ -36,11 +36,8 @@ def redrive_files(folder: Path, wanted: Redrive, on_progress: OnProgress = lambd
         raise InvalidOption("--to names a topic, and these are letters of files", hint="leave --to out")
     source = FileSource.load(folder)
     if source is None:
-        raise NotRedrivable(
-            f"the letters in {folder} cannot be put back",
-            why="their source reads no files",
-            hint="millrace dead export writes them to a file",
-        )
+        hint = "millrace dead export writes them to a file"
+        raise NotRedrivable(f"the letters in {folder} cannot be put back", why="their source reads no files", hint=hint)
     journal = Journal(folder)
     try:
         with journal.locked():

@@ -279,9 +279,7 @@ class _Attempt:
 
     def _problem(self, problem: KafkaError) -> MillraceError:
         if problem.code() in FENCED:
-            return RedriveBusy(
-                f"another redrive of {self.dead_topic!r} has taken over",
-                why=f"{self.result.sent:,} letters were sent before; the other one continues with the rest",
-                hint="look at millrace dead list when it has ended",
-            )
+            why = f"{self.result.sent:,} letters were sent before; the other one continues with the rest"
+            hint = "look at millrace dead list when it has ended"
+            return RedriveBusy(f"another redrive of {self.dead_topic!r} has taken over", why=why, hint=hint)
         return self.cluster.error(problem, f"send dead letters of {self.dead_topic!r} again")

@@ -183,11 +183,9 @@ class _Reading:
         if batches or self.done or answer.throttled:
             self._failing_since = None
         elif self._waited() > FETCH_TIMEOUT_S:
-            raise KafkaUnreachable(
-                f"{self._span}: the broker has no record at offset {self._at}",
-                why=f"it reports the end offset {answer.stable}, after {self._span.stop} before",
-                hint="a broker may have lost records that were not replicated; see the logs of the brokers",
-            )
+            why = f"it reports the end offset {answer.stable}, after {self._span.stop} before"
+            hint = "a broker may have lost records that were not replicated; see the logs of the brokers"
+            raise KafkaUnreachable(f"{self._span}: the broker has no record at offset {self._at}", why=why, hint=hint)
         return batches
 
     def _read(self, batches: list[record_batch.RecordBatch]) -> Iterator[record_batch.RecordColumns]:

@@ -256,16 +256,11 @@ class Cluster:
                 hint="check the address, that a broker runs there, whether it wants TLS or a password (--kafka-config)",
             )
         if code in (KafkaError._INVALID_ARG, KafkaError._CONFLICT):
-            return InvalidOption(
-                f"could not {doing}: {text}",
-                hint="check the client properties in the file given by --kafka-config",
-            )
+            hint = "check the client properties in the file given by --kafka-config"
+            return InvalidOption(f"could not {doing}: {text}", hint=hint)
         if code in FENCED:
-            return KafkaFailed(
-                f"could not {doing}: another producer has fenced this one",
-                why=text,
-                hint="two producers use the same transactional id: give each its own",
-            )
+            hint = "two producers use the same transactional id: give each its own"
+            return KafkaFailed(f"could not {doing}: another producer has fenced this one", why=text, hint=hint)
         return KafkaFailed(f"could not {doing}: {_reason(text)}", why=problem.name())
 
 

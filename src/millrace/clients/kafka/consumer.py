@@ -116,10 +116,8 @@ def _check(request: ReadRequest) -> None:
         return
     consumer_groups.check_name(request.group)
     if not isinstance(request.start, str):
-        raise InvalidOption(
-            "a group resumes from its own offsets",
-            hint="leave --offset and --from-time out, or move the group first: millrace kafka groups reset",
-        )
+        hint = "leave --offset and --from-time out, or move the group first: millrace kafka groups reset"
+        raise InvalidOption("a group resumes from its own offsets", hint=hint)
 
 
 def _start_offsets(cluster: Cluster, request: ReadRequest) -> list[TopicPartition]:
@@ -182,10 +180,8 @@ class _IdleTime:
 
     def _require_connection(self, consumer: Consumer, timeout: float) -> None:
         if self._waiting_to_join:
-            raise KafkaFailed(
-                f"could not join the group {self._request.group!r} within {timeout:.0f} s",
-                hint="a member may hold it up (millrace kafka groups describe), or __consumer_offsets has no leader",
-            )
+            hint = "a member may hold it up (millrace kafka groups describe), or __consumer_offsets has no leader"
+            raise KafkaFailed(f"could not join the group {self._request.group!r} within {timeout:.0f} s", hint=hint)
         with self._cluster.translated_errors(f"read topic {self._request.topic!r}"):
             consumer.list_topics(self._request.topic, timeout=self._cluster.timeout)
 
@@ -214,11 +210,8 @@ def _raise_errors(cluster: Cluster, request: ReadRequest, messages: list[Message
 
 
 def _topic_deleted(topic: str, error: KafkaError) -> TopicGone:
-    return TopicGone(
-        f"topic {topic!r} disappeared while it was read",
-        why=error.str(),
-        hint="somebody deleted it; the records read until then were printed",
-    )
+    hint = "somebody deleted it; the records read until then were printed"
+    return TopicGone(f"topic {topic!r} disappeared while it was read", why=error.str(), hint=hint)
 
 
 def topic_ranges(cluster: Cluster, names: Sequence[str], *, committed: bool = False) -> OffsetRanges:

@@ -271,8 +271,6 @@ def _unknown(name: str, existing: set[str]) -> UnknownGroup:
 def _in_use(cluster: Cluster, problem: KafkaError, name: str, doing: str) -> Exception:
     busy = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.REBALANCE_IN_PROGRESS}
     if problem.code() in busy:
-        return GroupInUse(
-            f"could not {doing} the group {name!r}: it has members",
-            hint=f"stop its consumers first (millrace kafka groups describe {name} shows them)",
-        )
+        hint = f"stop its consumers first (millrace kafka groups describe {name} shows them)"
+        return GroupInUse(f"could not {doing} the group {name!r}: it has members", hint=hint)
     return cluster.error(problem, f"{doing} the group {name!r}")

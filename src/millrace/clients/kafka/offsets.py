@@ -145,11 +145,9 @@ def start_offsets(cluster: Cluster, partitions: Sequence[PartitionId], bound: Bo
         ranges = "; ".join(
             f"{_partition_name(partition)}: offsets {offset} to {first[partition] - 1}" for partition, offset in gone
         )
-        raise OffsetsGone(
-            f"these offsets are no longer in Kafka: {ranges}",
-            why="Kafka deleted it (retention.ms, retention.bytes)",
-            hint="--from earliest starts with the records that are left",
-        )
+        why = "Kafka deleted it (retention.ms, retention.bytes)"
+        hint = "--from earliest starts with the records that are left"
+        raise OffsetsGone(f"these offsets are no longer in Kafka: {ranges}", why=why, hint=hint)
     _require_not_past(bound, end)
     return {partition: bound.get(partition, first[partition]) for partition in partitions}
 

@@ -294,11 +294,8 @@ class Producer:
     def problem(self, problem: KafkaError) -> NotDelivered:
         """Return our error for a failed record."""
         if problem.code() in REFUSED:
-            return RecordRefused(
-                f"topic {self.topic!r} refuses a record",
-                why=problem.str(),
-                hint="make it smaller, or raise the limit: millrace kafka topics alter … --config max.message.bytes=N",
-            )
+            hint = "make it smaller, or raise the limit: millrace kafka topics alter … --config max.message.bytes=N"
+            return RecordRefused(f"topic {self.topic!r} refuses a record", why=problem.str(), hint=hint)
         error = self.cluster.error(problem, f"write to topic {self.topic!r}")
         return NotDelivered(error.message, why=error.why, hint=error.hint)
 

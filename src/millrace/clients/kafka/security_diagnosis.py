@@ -206,11 +206,8 @@ def _no_mechanism(text: str, where: str, options: Mapping[str, str]) -> AccessDe
 
 def _no_user(text: str, where: str, options: Mapping[str, str]) -> AccessDenied:
     if options.get("sasl.mechanism") == "OAUTHBEARER":
-        return AccessDenied(
-            f"the broker at {where} does not accept our token",
-            why=_short(text),
-            hint="check the audience, scope and issuer that the broker wants, and its clock",
-        )
+        hint = "check the audience, scope and issuer that the broker wants, and its clock"
+        return AccessDenied(f"the broker at {where} does not accept our token", why=_short(text), hint=hint)
     user = options.get("sasl.username", "")
     return AccessDenied(
         f"the broker at {where} does not let user {user!r} in ({options.get('sasl.mechanism', 'SASL')})",

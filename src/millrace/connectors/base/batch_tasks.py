@@ -42,11 +42,9 @@ def with_deterministic_tasks(frame: DataFrame) -> DataFrame:
     from pyspark.sql.types import MapType, VariantType
 
     if frame.sparkSession.conf.get(_ADAPTIVE, "false") == "true":
-        raise InvalidOption(
-            f"with {_ADAPTIVE} a kafka sink cannot write each row once",
-            why="a batch that is repeated may be cut into other tasks than the first time",
-            hint="leave that setting out, or choose guarantee: at-least-once",
-        )
+        why = "a batch that is repeated may be cut into other tasks than the first time"
+        hint = "leave that setting out, or choose guarantee: at-least-once"
+        raise InvalidOption(f"with {_ADAPTIVE} a kafka sink cannot write each row once", why=why, hint=hint)
     if not _partitions_by_position(frame._jdf.queryExecution().analyzed().toString()):
         return frame
     incomparable = (MapType, VariantType)  # for Spark

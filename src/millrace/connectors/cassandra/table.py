@@ -160,14 +160,10 @@ def require_table(door: Cassandra, name: str) -> CassandraTable:
     keyspaces = sorted({one for one, _ in here if not one.startswith("system")})
     tables = sorted(one for where, one in here if where == keyspace)
     if not tables:
-        raise UnknownTable(
-            f"there is no keyspace {keyspace!r} with tables at {door.address}",
-            hint=f"say create: true, or make it; {did_you_mean(keyspace, keyspaces)}",
-        )
-    raise UnknownTable(
-        f"keyspace {keyspace!r} has no table {table!r}",
-        hint=f"say create: true, or make it; {did_you_mean(table, tables)}",
-    )
+        hint = f"say create: true, or make it; {did_you_mean(keyspace, keyspaces)}"
+        raise UnknownTable(f"there is no keyspace {keyspace!r} with tables at {door.address}", hint=hint)
+    hint = f"say create: true, or make it; {did_you_mean(table, tables)}"
+    raise UnknownTable(f"keyspace {keyspace!r} has no table {table!r}", hint=hint)
 
 
 def make_like(door: Cassandra, name: str, new: str) -> None:

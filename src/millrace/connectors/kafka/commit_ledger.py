@@ -193,11 +193,8 @@ class CommitLedger:
                 hint="stop one of the two runs; if there is only one, make batches smaller (max_per_batch)",
             )
         if problem.code() in REFUSED and isinstance(error, DeliveryFailed):
-            return RecordRefused(
-                f"{where} refuses a record",
-                why=problem.str(),
-                hint=f"allow larger records: millrace kafka topics alter {self.topic} --config max.message.bytes=N",
-            )
+            hint = f"allow larger records: millrace kafka topics alter {self.topic} --config max.message.bytes=N"
+            return RecordRefused(f"{where} refuses a record", why=problem.str(), hint=hint)
         if problem.code() in _UNKNOWN_TOPIC:
             return TopicGone(f"{where} was deleted, or has no such partition", why=problem.str())
         return self.cluster.error(problem, f"write to {where}")
