@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from millrace.clients.kafka import record_batch
@@ -110,7 +110,7 @@ def fetch_records(
     cluster: Cluster, span: FetchRange, *, committed: bool = True, go_on: bool = False
 ) -> Iterator[record_batch.RecordColumns]:
     """Yield all records of a range; raise OffsetsGone if records are lost, unless `go_on` skips them."""
-    reading = _Reading(cluster, span, committed=committed, go_on=go_on)
+    reading = _Reading(cluster, span, committed=committed, skips_lost=go_on)
     while not reading.done:
         try:
             yield from reading.some()
@@ -119,13 +119,9 @@ def fetch_records(
 
 
 class _Reading:
-    def __init__(self, cluster: Cluster, span: FetchRange, *, committed: bool, go_on: bool) -> None:
-        self._cluster = cluster
-        self._span = span
-        self._committed = committed
-        self._skips_lost = go_on
-        self._at = span.start
-        self._leader = span.leader
+    def __init__(self, cluster: Cluster, span: FetchRange, *, committed: bool, skips_lost: bool) -> None:
+        self._cluster, self._span, self._committed, self._skips_lost = cluster, span, committed, skips_lost
+        self._at, self._leader = span.start, span.leader
         self._failing_since: float | None = None
         """Since when no record has arrived."""
 
@@ -209,12 +205,10 @@ class _Reading:
         if self._waited() > FETCH_TIMEOUT_S:
             raise KafkaUnreachable(f"{self._span} cannot be read", why=why, hint="see millrace kafka status")
         time.sleep(_RETRY_DELAY_S)
-        try:
-            self._leader = partition_leaders(self._cluster, [self._span.topic]).get(
-                (self._span.topic, self._span.partition)
-            )
-        except KafkaUnreachable:
-            self._leader = None  # retried until FETCH_TIMEOUT_S
+        self._leader = None
+        with suppress(KafkaUnreachable):  # retried until FETCH_TIMEOUT_S
+            leaders = partition_leaders(self._cluster, [self._span.topic])
+            self._leader = leaders.get((self._span.topic, self._span.partition))
 
     def _waited(self) -> float:
         """Return the seconds since the first failure in a row; this one may be the first."""

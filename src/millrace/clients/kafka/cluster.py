@@ -164,15 +164,15 @@ class Cluster:
 
     def ask_coordinators(self, doing: str, question: Question[T]) -> dict[str, Future[T]]:
         """Return the answers of coordinators by group; raise KafkaUnreachable at the timeout."""
-        with self.translated_errors(doing), self._coordinators.borrow("", self._open_coordinators) as coordinators:
-            return coordinators.ask(question, self.timeout)
+        with (
+            self.translated_errors(doing),
+            self._coordinators.borrow("", lambda: Coordinators(self.config(reconnect_backoff_max_ms=500))) as client,
+        ):
+            return client.ask(question, self.timeout)
 
     @cached_property
     def _coordinators(self) -> Pool[Coordinators]:
         return Pool(2)
-
-    def _open_coordinators(self) -> Coordinators:
-        return Coordinators(self.config(reconnect_backoff_max_ms=500))
 
     @cached_property
     def _admin_client(self) -> tuple[AdminClient, list[KafkaError]]:
@@ -201,7 +201,11 @@ class Cluster:
                 if metadata.brokers:
                     return metadata
                 if left <= 0:
-                    raise self._no_brokers()
+                    raise KafkaUnreachable(
+                        f"the cluster at {self.bootstrap} answers but names no broker: could not connect",
+                        why=f"no broker has joined within {self.timeout:g} s",
+                        hint="try again when a broker runs, see its log, or raise MILLRACE_KAFKA_TIMEOUT",
+                    )
                 time.sleep(0.05)  # a broker that was away for long has not joined the cluster again yet
             except KafkaException as error:
                 admin.poll(0)
@@ -209,17 +213,9 @@ class Cluster:
                 if problem is not None:
                     raise self.error(problem, "connect") from None
 
-    def _no_brokers(self) -> KafkaUnreachable:
-        return KafkaUnreachable(
-            f"the cluster at {self.bootstrap} answers but names no broker: could not connect",
-            why=f"no broker has joined within {self.timeout:g} s",
-            hint="try again when a broker runs, see its log, or raise MILLRACE_KAFKA_TIMEOUT",
-        )
-
     def _final_error(self, errors: list[KafkaError], waited: float, left: float) -> KafkaError | None:
         """Return the error to raise, or None to retry: a denial is raised at once, a wrong address soon."""
-        denied = next((problem for problem in errors if problem.code() in _DENIED), None)
-        if denied:
+        if denied := next((problem for problem in errors if problem.code() in _DENIED), None):
             return denied
         hopeless = waited >= _MIN_RETRY_S and any(problem.code() in _NO_BROKER for problem in errors)
         if left > 0 and not hopeless:
@@ -238,32 +234,20 @@ class Cluster:
     def error(self, problem: KafkaError, doing: str) -> MillraceError:
         """Return our error for one of Kafka's."""
         code, text = problem.code(), problem.str()
-        denied = (
-            access_denied(text, self.bootstrap, self._properties, doing) if code in _DENIED | _UNREACHABLE else None
-        )
-        if denied:
+        reason = text.removeprefix("Local: ").strip()  # librdkafka's mark for its own errors
+        about_access = code in _DENIED | _UNREACHABLE
+        if about_access and (denied := access_denied(text, self.bootstrap, self._properties, doing)):
             return denied
         if code in _DENIED:
-            return AccessDenied(
-                f"the cluster at {self.bootstrap} refuses us: could not {doing}",
-                why=_reason(text),
-                hint="check user, password, security.protocol and certificates in the file given by --kafka-config",
-            )
+            hint = "check user, password, security.protocol and certificates in the file given by --kafka-config"
+            return AccessDenied(f"the cluster at {self.bootstrap} refuses us: could not {doing}", why=reason, hint=hint)
         if code in _UNREACHABLE:
-            return KafkaUnreachable(
-                f"no broker answers at {self.bootstrap}: could not {doing}",
-                why=_reason(text),
-                hint="check the address, that a broker runs there, whether it wants TLS or a password (--kafka-config)",
-            )
+            hint = "check the address, that a broker runs there, whether it wants TLS or a password (--kafka-config)"
+            return KafkaUnreachable(f"no broker answers at {self.bootstrap}: could not {doing}", why=reason, hint=hint)
         if code in (KafkaError._INVALID_ARG, KafkaError._CONFLICT):
             hint = "check the client properties in the file given by --kafka-config"
             return InvalidOption(f"could not {doing}: {text}", hint=hint)
         if code in FENCED:
             hint = "two producers use the same transactional id: give each its own"
             return KafkaFailed(f"could not {doing}: another producer has fenced this one", why=text, hint=hint)
-        return KafkaFailed(f"could not {doing}: {_reason(text)}", why=problem.name())
-
-
-def _reason(text: str) -> str:
-    """Return the text of an error without librdkafka's mark for its own errors."""
-    return text.removeprefix("Local: ").strip()
+        return KafkaFailed(f"could not {doing}: {reason}", why=problem.name())

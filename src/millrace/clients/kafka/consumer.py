@@ -13,7 +13,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -348,7 +348,7 @@ def partition_of(message: Message) -> PartitionId:
     return message.topic() or "", message.partition() or 0
 
 
-class TopicTail:
+class TopicTail(AbstractContextManager["TopicTail"]):
     """A consumer that follows partitions until it is closed, and commits nothing."""
 
     def __init__(self, cluster: Cluster, start: Mapping[PartitionId, int], *, ahead: int = 16_384) -> None:
@@ -361,9 +361,6 @@ class TopicTail:
         )
         _find_leaders(self._consumer, cluster)
         self.assign(start)
-
-    def __enter__(self) -> TopicTail:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from binascii import a2b_base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -44,15 +44,11 @@ def read_quickly(session: Any) -> None:
                 answer = orjson.loads(raw_body)
                 for record in answer["Records"]:
                     record["Data"] = a2b_base64(record["Data"])
-                    record[_ARRIVAL] = self._moment(record[_ARRIVAL])
+                    at, is_number = record[_ARRIVAL], isinstance(record[_ARRIVAL], int | float)
+                    record[_ARRIVAL] = datetime.fromtimestamp(at, UTC) if is_number else self._timestamp_parser(at)
             except (ValueError, TypeError, KeyError) as error:
                 raise ResponseParserError(f"the answer has no records that can be read: {error}") from None
             return answer
-
-        def _moment(self, value: Any) -> Any:
-            if isinstance(value, int | float):
-                return datetime.fromtimestamp(value, UTC)
-            return self._timestamp_parser(value)
 
     class Parsers(ResponseParserFactory):  # type: ignore[misc]
         def create_parser(self, protocol_name: str) -> Any:
@@ -129,10 +125,11 @@ class Kinesis:
     """How long the service may be away, or refuse for want of capacity, before that is an error."""
 
     def __post_init__(self) -> None:
-        found = [os.environ.get(name) for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")]
-        for secret in (self.access_key, self.secret_key, self.session_token, self.role_external_id, *found):
-            if secret:
-                register_secret(secret)
+        others = [os.environ.get(name) for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")]
+        for secret in filter(
+            None, (self.access_key, self.secret_key, self.session_token, self.role_external_id, *others)
+        ):
+            register_secret(secret)
 
     @property
     def where(self) -> str:
@@ -144,10 +141,10 @@ class Kinesis:
         key = (os.getpid(), service, endpoint, self)
         with _OPENING:
             if key not in _OPEN:
-                _OPEN[key] = self._made(service, endpoint or (self.endpoint if service == "kinesis" else None))
+                _OPEN[key] = self._open(service, endpoint or (self.endpoint if service == "kinesis" else None))
             return _OPEN[key]
 
-    def _made(self, service: str, endpoint: str | None) -> Any:
+    def _open(self, service: str, endpoint: str | None) -> Any:
         boto3, config = _boto3()
         from botocore.exceptions import BotoCoreError, NoRegionError
 
@@ -160,9 +157,9 @@ class Kinesis:
         try:
             session = self._session(boto3)
             read_quickly(session._session)
-            made = session.client(service, endpoint_url=endpoint, config=asked)
-            made.meta.events.register("after-call", _require_whole)
-            return made
+            client = session.client(service, endpoint_url=endpoint, config=asked)
+            client.meta.events.register("after-call", _require_whole)
+            return client
         except NoRegionError:
             hint = "say region: eu-central-1, or set AWS_REGION"
             raise InvalidOption("there is no region to look for Kinesis in", hint=hint) from None
@@ -206,34 +203,30 @@ class Kinesis:
 
     def stream(self, name: str) -> Stream:
         """What there is to know about a stream."""
-        answer = self.call_with_retries(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
-        about = answer["StreamDescriptionSummary"]
-        made = about.get("StreamCreationTimestamp")
-        created = round(made.timestamp() * 1000) if made else 0
-        return Stream(name, created, about.get("RetentionPeriodHours", 24) * 3_600_000)
+        summary = self._describe(name)["StreamDescriptionSummary"]
+        created = summary.get("StreamCreationTimestamp")
+        created_ms = round(created.timestamp() * 1000) if created else 0
+        return Stream(name, created_ms, summary.get("RetentionPeriodHours", 24) * 3_600_000)
+
+    def _describe(self, name: str) -> Any:
+        return self.call_with_retries(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
 
     def shards(self, name: str) -> list[Shard]:
         """Every shard of a stream that is listed, open and closed."""
-        return [
-            Shard(one["ShardId"], tuple(one[key] for key in ("ParentShardId", "AdjacentParentShardId") if one.get(key)))
-            for page in self._pages(name)
-            for one in page["Shards"]
-        ]
-
-    def _pages(self, name: str) -> Iterator[Any]:
-        asked: dict[str, str] = {"StreamName": name}
-        while True:
+        shards: list[Shard] = []
+        asked = {"StreamName": name}
+        while asked:
             page = self.call_with_retries(self.client().list_shards, f"list the shards of {name!r}", **asked)
-            yield page
-            if not page.get("NextToken"):
-                return
-            asked = {"NextToken": page["NextToken"]}
+            for shard in page["Shards"]:
+                parents = (shard.get(key) for key in ("ParentShardId", "AdjacentParentShardId"))
+                shards.append(Shard(shard["ShardId"], tuple(filter(None, parents))))
+            asked = {"NextToken": page["NextToken"]} if page.get("NextToken") else {}
+        return shards
 
     def now(self, name: str) -> int:
         """Return the time of the service in milliseconds: its seconds, and the rest of our clock if that agrees."""
-        answer = self.call_with_retries(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
+        date = self._describe(name)["ResponseMetadata"]["HTTPHeaders"].get("date")
         ours = int(time.time() * 1000)
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         if not date:
             return ours
         theirs = int(parsedate_to_datetime(date).timestamp() * 1000)
@@ -243,21 +236,21 @@ class Kinesis:
         """An exception of boto3's as one of ours; `doing` completes the words 'could not …'."""
         if isinstance(error, MillraceError):
             return error
-        code, said = code_of(error), _said(error)
+        code, why = code_of(error), _reason(error)
         if code == "ResourceNotFoundException":
             hint = "check its name and the region; aws kinesis list-streams shows what there is"
-            return UnknownStream(f"{self.where}: could not {doing}: it is not there", why=said, hint=hint)
+            return UnknownStream(f"{self.where}: could not {doing}: it is not there", why=why, hint=hint)
         if code in _DENIED or type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
             hint = "check the keys, the profile or the role, and what it may do"
-            return KinesisDenied(f"{self.where} does not let us {doing}", why=said, hint=hint)
+            return KinesisDenied(f"{self.where} does not let us {doing}", why=why, hint=hint)
         if code in _BUSY:
             after = f" for {waited:.0f} s" if waited >= 1 else ""
             hint = "more shards, fewer readers of the stream, or a longer retry_timeout"
-            return KinesisFailed(f"{self.where} has had no capacity{after}: could not {doing}", why=said, hint=hint)
+            return KinesisFailed(f"{self.where} has had no capacity{after}: could not {doing}", why=why, hint=hint)
         if is_transient(error):
             hint = "check the address, the region and the network"
-            return KinesisUnreachable(f"{self.where} does not answer: could not {doing}", why=said, hint=hint)
-        return KinesisFailed(f"{self.where}: could not {doing}", why=said)
+            return KinesisUnreachable(f"{self.where} does not answer: could not {doing}", why=why, hint=hint)
+        return KinesisFailed(f"{self.where}: could not {doing}", why=why)
 
 
 def code_of(error: BaseException) -> str:
@@ -288,11 +281,11 @@ def boto_time(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     response = getattr(error, "response", None)
     message = response.get("Error", {}).get("Message") if isinstance(response, dict) else None
     code = code_of(error)
-    return f"{code}: {message}" if message and code else (code or str(error).splitlines()[0] if str(error) else code)
+    return f"{code}: {message}" if message and code else code or str(error).partition("\n")[0]
 
 
 def _require_whole(http_response: Any, **_: Any) -> None:
@@ -307,8 +300,6 @@ def _boto3() -> tuple[Any, Any]:
         import boto3
         from botocore.config import Config
     except ModuleNotFoundError as error:
-        hint = "pip install 'millrace[kinesis]'"
-        raise MissingExtra(
-            "Kinesis needs the package boto3, which is not installed", why=str(error), hint=hint
-        ) from None
+        what = "Kinesis needs the package boto3, which is not installed"
+        raise MissingExtra(what, why=str(error), hint="pip install 'millrace[kinesis]'") from None
     return boto3, Config

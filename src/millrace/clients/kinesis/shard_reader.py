@@ -90,12 +90,8 @@ class ShardReader:
         self._failure: BaseException | None = None
         self._over = False
         self._list()
-        self._threads = [
-            threading.Thread(target=self._work, name=f"kinesis-{number}", daemon=True)
-            for number in range(min(CONNECTIONS, max(2, len(self._shard_states))))
-        ]
-        for thread in self._threads:
-            thread.start()
+        for number in range(min(CONNECTIONS, max(2, len(self._shard_states)))):
+            threading.Thread(target=self._work, name=f"kinesis-{number}", daemon=True).start()
 
     @property
     def reach(self) -> ShardReadLimit:
@@ -106,21 +102,19 @@ class ShardReader:
     def listed(self) -> dict[str, Shard]:
         """The shards as they were listed last."""
         with self._changed:
-            return {one.id: one for one in self._listed}
+            return {shard.id: shard for shard in self._listed}
 
     def take(self, most: int | None = None) -> ShardReadLimit:
         """Move on over buffered records, at most `most`, evenly by shard."""
         with self._changed:
             self._require_well()
-            shards = sorted((one for one in self._shard_states.values()), key=lambda one: len(one.records))
-            left, positions = most, dict(self._reach.shards)
-            self._taken = {}
+            shards = sorted(self._shard_states.values(), key=lambda shard: len(shard.records))
+            left = sum(len(shard.records) for shard in shards) if most is None else most
+            positions, self._taken = dict(self._reach.shards), {}
             for number, shard in enumerate(shards):  # the fuller ones last: they get what the others leave
-                share = (
-                    len(shard.records) if left is None else min(len(shard.records), -(-left // (len(shards) - number)))
-                )
+                share = min(len(shard.records), -(-left // (len(shards) - number)))
                 positions[shard.shard] = self._handed_out(shard, share)
-                left = None if left is None else left - share
+                left -= share
             ended = [name for name in self._shard_states if positions[name].ended]
             self._reach = replace(self._reach, shards=positions)
             for name in ended:
@@ -137,17 +131,19 @@ class ShardReader:
         same = records and (records[0]["SequenceNumber"], records[-1]["SequenceNumber"]) == (span.first, span.last)
         return records if same else None
 
-    def wait(self, seconds: float) -> bool:
-        """Until there is something to take; raises what has ended the reading."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._failure or self._has_more(), seconds)
-            self._require_well()
-            return self._has_more()
+    def wait(self, seconds: float, *, first: bool = False) -> bool:
+        """Until there is something to take; raises what has ended the reading.
 
-    def wait_for_first(self, seconds: float) -> bool:
-        """The same, though not for longer than it takes to see that every shard has nothing."""
+        With `first` not for longer than it takes to see that every shard has nothing.
+        """
+
+        def is_over() -> bool:
+            shards = self._shard_states.values()
+            is_empty = first and all(shard.caught or shard.late for shard in shards)
+            return bool(self._failure) or self._has_more() or is_empty
+
         with self._changed:
-            self._changed.wait_for(lambda: self._failure or self._has_more() or self._nothing_there(), seconds)
+            self._changed.wait_for(is_over, seconds)
             self._require_well()
             return self._has_more()
 
@@ -156,15 +152,13 @@ class ShardReader:
         with self._changed:
             self._require_well()
             done = {name for name, shard in self._shard_states.items() if not shard.records and shard.late}
-            for one in sorted(self._listed, key=lambda one: one.id):  # what children have came after all of a parent's
-                if done.intersection(one.parents):
-                    done.add(one.id)
-            done |= {
-                name
-                for name, shard in self._shard_states.items()
-                if shard.caught >= since and not shard.records and not shard.closed
-            }
-            left = {name for name, one in self._reach.shards.items() if not one.ended} - done
+            for listed in sorted(self._listed, key=lambda shard: shard.id):
+                if done.intersection(listed.parents):  # what children have came after all of a parent's
+                    done.add(listed.id)
+            for name, shard in self._shard_states.items():
+                if shard.caught >= since and not shard.records and not shard.closed:
+                    done.add(name)
+            left = {name for name, position in self._reach.shards.items() if not position.ended} - done
             return not left and not self._reach.childless(self._listed)
 
     def close(self) -> None:
@@ -204,7 +198,7 @@ class ShardReader:
         taken = [shard.records.popleft() for _ in range(count)]
         position = shard.position
         if taken:
-            size = sum(len(one["Data"]) for one in taken) if shard.records else shard.size
+            size = sum(len(record["Data"]) for record in taken) if shard.records else shard.size
             shard.size -= size
             self._held -= size
             self._taken[shard.shard] = taken
@@ -224,16 +218,13 @@ class ShardReader:
             for shard in self._shard_states.values()
         )
 
-    def _nothing_there(self) -> bool:
-        return all(shard.caught or shard.late for shard in self._shard_states.values())
-
     def _require_well(self) -> None:
         if self._failure:
             raise self._failure
 
     def _again(self, name: str, seconds: float) -> None:
         if name == _LISTING:  # scheduled once: each schedule repeats itself
-            self._due = [one for one in self._due if one[1] != _LISTING]
+            self._due = [(at, due) for at, due in self._due if due != _LISTING]
             heapify(self._due)
         heappush(self._due, (time.monotonic() + seconds, name))
         self._changed.notify_all()
@@ -271,14 +262,14 @@ class ShardReader:
         except Exception as error:
             self._refused(shard, error)
             return
-        found = self._proven(shard, answer)
-        records = found if self._until is None else list(takewhile(self._is_in_time, found))
+        proven, until = self._proven(shard, answer), self._until
+        records = proven if until is None else list(takewhile(lambda record: _arrived(record) <= until, proven))
         with self._changed:
             shard.iterator, shard.failing, shard.pause = answer.get("NextShardIterator"), None, 0.0
-            shard.late = len(records) < len(found)
+            shard.late = len(records) < len(proven)
             shard.closed = shard.iterator is None and not shard.late
             shard.records.extend(records)
-            size = sum(len(one["Data"]) for one in records)
+            size = sum(len(record["Data"]) for record in records)
             shard.size += size
             self._held += size
             if records:
@@ -291,24 +282,19 @@ class ShardReader:
                 self._again(shard.shard, self._poll if at_the_end else 0.0)
             self._changed.notify_all()
 
-    def _is_in_time(self, record: Record) -> bool:
-        return self._until is None or _arrived(record) <= self._until
-
     def _iterator(self, shard: _ShardState) -> str:
-        asked: dict[str, Any] = {"StreamName": self._stream.name, "ShardId": shard.shard}
+        start: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}
         old = shard.position.seen + self._stream.retention < time.time() * 1000 + _RETENTION_MARGIN_MS
         if shard.newest is not None:
             shard.proof = old and shard.newest == shard.position.after
             kind = "AT_SEQUENCE_NUMBER" if shard.proof else "AFTER_SEQUENCE_NUMBER"
-            asked |= {"ShardIteratorType": kind, "StartingSequenceNumber": shard.newest}
+            start = {"ShardIteratorType": kind, "StartingSequenceNumber": shard.newest}
         elif old:
             self._lost(shard)
-            asked["ShardIteratorType"] = "TRIM_HORIZON"
         elif shard.position.since is not None:
-            asked |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": boto_time(shard.position.since)}
-        else:
-            asked["ShardIteratorType"] = "TRIM_HORIZON"
-        return str(self._door.client().get_shard_iterator(**asked)["ShardIterator"])
+            start = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": boto_time(shard.position.since)}
+        answer = self._door.client().get_shard_iterator(StreamName=self._stream.name, ShardId=shard.shard, **start)
+        return str(answer["ShardIterator"])
 
     def _proven(self, shard: _ShardState, answer: Any) -> list[Record]:
         """The records of an answer; raises where those before them are gone that were not read."""
@@ -360,18 +346,15 @@ def read_again(door: Kinesis, stream: str, span: SequenceRange, *, go_on: bool =
     """The records of a span, as they were read before; raises where they are no longer there."""
     doing = f"read {span.shard} of stream {stream!r} again"
     client, last = door.client(), int(span.last)
-    asked = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": span.first}
-    where = {"StreamName": stream, "ShardId": span.shard}
-    found: list[Record] = []
+    records: list[Record] = []
 
     def iterator() -> Any:
-        if not found:
-            return client.get_shard_iterator(**where, **asked)["ShardIterator"]
-        after = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": found[-1]["SequenceNumber"]}
-        return client.get_shard_iterator(**where, **after)["ShardIterator"]
+        kind = "AFTER_SEQUENCE_NUMBER" if records else "AT_SEQUENCE_NUMBER"
+        start = {"ShardIteratorType": kind, "StartingSequenceNumber": _last_number(records) or span.first}
+        return client.get_shard_iterator(StreamName=stream, ShardId=span.shard, **start)["ShardIterator"]
 
     at = door.call_with_retries(iterator, doing)
-    while at is not None and (not found or int(found[-1]["SequenceNumber"]) < last):
+    while at is not None and int(_last_number(records) or -1) < last:
         try:
             answer = door.call_with_retries(client.get_records, doing, ShardIterator=at, Limit=MAX_RECORDS)
         except MillraceError as error:
@@ -379,18 +362,22 @@ def read_again(door: Kinesis, stream: str, span: SequenceRange, *, go_on: bool =
                 raise
             at = door.call_with_retries(iterator, doing)
             continue
-        found += [one for one in answer["Records"] if int(one["SequenceNumber"]) <= last]
-        beyond = answer["Records"] and int(answer["Records"][-1]["SequenceNumber"]) > last
+        records += [record for record in answer["Records"] if int(record["SequenceNumber"]) <= last]
+        beyond = int(_last_number(answer["Records"]) or -1) > last
         quiet = not answer["Records"] and not answer.get("MillisBehindLatest")
         at = None if beyond or quiet else answer.get("NextShardIterator")
-    whole = found and (found[0]["SequenceNumber"], found[-1]["SequenceNumber"]) == (span.first, span.last)
+    whole = records and (records[0]["SequenceNumber"], records[-1]["SequenceNumber"]) == (span.first, span.last)
     if not whole and not go_on:
         raise RecordsGone(
             f"stream {stream!r}, {span.shard}: not all records from {span.first} to {span.last} are there any more",
             why="a batch that was begun must be read again, and Kinesis has deleted a part of it",
             hint=_hint("start from scratch with another --state"),
         )
-    return found
+    return records
+
+
+def _last_number(records: list[Record]) -> str | None:
+    return records[-1]["SequenceNumber"] if records else None
 
 
 def _arrived(record: Record) -> int:

@@ -159,7 +159,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             most = min(own.most or MAX_RECORDS, MAX_RECORDS)
             self._tail = ShardReader(own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last)
             self._given = start
-            self._tail.wait_for_first(_FIRST_WAIT_S)
+            self._tail.wait(_FIRST_WAIT_S, first=True)
         return self._tail
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
