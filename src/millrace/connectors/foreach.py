@@ -32,7 +32,6 @@ class ForeachSink(Sink):
 
     @property
     def realtime(self) -> bool:  # type: ignore[override]
-        """Row by row only."""
         return not self.batch
 
     def mistakes(self) -> Iterator[OptionMistake]:

@@ -75,7 +75,6 @@ class Memory:
             table.newest, table.version = batch, next(self._versions)
 
     def names(self) -> list[str]:
-        """The tables that there are now."""
         with self._lock:
             return list(self._tables)
 
@@ -85,7 +84,6 @@ class Memory:
             return self._tables[name].version
 
     def schema(self, name: str) -> pa.Schema:
-        """The columns of a table."""
         with self._lock:
             return self._tables[name].batches[0].schema
 
@@ -97,11 +95,9 @@ class Memory:
         return kept.whole()
 
     def tables(self) -> dict[str, pa.Table]:
-        """All of them."""
         return {name: self.table(name) for name in self.names()}
 
     def clear(self) -> None:
-        """Forget everything."""
         with self._lock:
             self._tables.clear()
 

@@ -145,12 +145,10 @@ class RedriveMarkers:
     _merged: dict[tuple[str, int], tuple[OffsetRange, ...]] = field(default_factory=dict)
 
     def add(self, topic: str, partition: int, marked: Iterable[OffsetRange]) -> None:
-        """Add the ranges of a marker."""
         self._ranges.setdefault((topic, partition), []).extend(marked)
         self._merged.pop((topic, partition), None)
 
     def contains(self, topic: str, partition: int, offset: int) -> bool:
-        """Return whether a letter is marked."""
         source = (topic, partition)
         if source not in self._merged:
             self._merged[source] = merge_ranges(self._ranges.get(source, ()))

@@ -162,7 +162,6 @@ class _Sending:
 
     @property
     def size(self) -> int:
-        """Bytes of the value."""
         return len(self.record.value or b"") if self.record else 0
 
 

@@ -33,7 +33,6 @@ class DeadLetterSummary:
     kinds: Counter[str] = field(default_factory=Counter)
 
     def add(self, stored: StoredDeadLetter) -> None:
-        """Count a letter."""
         if stored.redriven:
             self.redriven += 1
             return
@@ -71,7 +70,6 @@ class RedriveFilter:
     """Whether letters of replays are selected: their records were bad before, and may have been fixed."""
 
     def matches(self, stored: StoredDeadLetter) -> bool:
-        """Return whether a letter is selected."""
         letter = stored.letter
         return (
             self.pipeline in (None, letter.pipeline)

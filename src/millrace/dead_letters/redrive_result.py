@@ -34,7 +34,6 @@ class RedriveResult:
 
     @property
     def letters(self) -> int:
-        """Return how many letters were selected."""
         return self.sent + self.already + self.left + self.failed
 
     def fail(self, place: str, why: str) -> None:

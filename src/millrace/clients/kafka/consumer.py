@@ -153,11 +153,8 @@ class _IdleTime:
     """Measures how long no record has arrived, and checks why."""
 
     def __init__(self, cluster: Cluster, request: ReadRequest, joined: threading.Event) -> None:
-        self._cluster = cluster
-        self._request = request
-        self._joined = joined
-        self._waiting_to_join = not joined.is_set()
-        self._notified = False
+        self._cluster, self._request, self._joined = cluster, request, joined
+        self._waiting_to_join, self._notified = not joined.is_set(), False
         self._since = self._checked = time.monotonic()
 
     def is_over(self, consumer: Consumer, *, received: bool) -> bool:
@@ -366,7 +363,6 @@ class TopicTail(AbstractContextManager["TopicTail"]):
         self.close()
 
     def close(self) -> None:
-        """Close the consumer."""
         self._consumer.close()
 
     def assign(self, start: Mapping[PartitionId, int]) -> None:

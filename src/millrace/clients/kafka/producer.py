@@ -274,7 +274,6 @@ class Producer:
             self._try_to_commit(deadline)
 
     def abort(self) -> None:
-        """Abort the transaction."""
         if not self._in_transaction:
             return
         with self.cluster.translated_errors("abort the transaction"):  # which drops the queued records

@@ -96,7 +96,6 @@ class BrokerConnection:
         return self._receive(_read_offsets)
 
     def close(self) -> None:
-        """Hang up."""
         self._socket.close()
 
     def __del__(self) -> None:

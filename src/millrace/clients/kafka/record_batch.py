@@ -253,7 +253,6 @@ def _headers(data: memoryview, at: int, count: int) -> list[dict[str, Any]]:
 
 
 def _decompressed(batch: RecordBatch) -> bytes:
-    """Return the decompressed records of a batch."""
     codec = batch.attributes & _CODEC
     if not codec or not batch.size:
         return bytes(batch.records)

@@ -42,7 +42,6 @@ class ShardReadLimit:
     """None before the first look at them."""
 
     def to_json(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "stream": self.stream,
             "created": self.created,
@@ -52,7 +51,6 @@ class ShardReadLimit:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> ShardReadLimit:
-        """From JSON."""
         shards = {name: ShardPosition(**position) for name, position in fields["shards"].items()}
         return cls(fields["stream"], fields["created"], fields.get("since"), shards)
 

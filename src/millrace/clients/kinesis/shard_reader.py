@@ -38,8 +38,6 @@ _LOG = logging.getLogger("millrace.kinesis")
 
 @dataclass
 class _ShardState:
-    """One shard that is read."""
-
     shard: str
     position: ShardPosition
     """Before the records that are held."""

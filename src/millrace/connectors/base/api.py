@@ -74,7 +74,6 @@ class RunContext:
     """
 
     state: Path
-    """The run's state folder."""
     cluster: Callable[[], Cluster]
     """Gives the Kafka cluster, for those who need one."""
     pipeline: str = ""
@@ -110,7 +109,6 @@ class RunContext:
     trigger_interval_s: float = 0.0
     """Seconds from one batch to the next, where the trigger defines them."""
     checkpoint: Path | None = None
-    """The query's checkpoint."""
     next_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """How far the query has read its topics, by partition; empty before its first batch."""
     unfinished_batch: int | None = None

@@ -25,7 +25,6 @@ class ReplayRange:
     end: Offsets | None = None
     """The first offset of each partition that does not belong to it; None: it has no end."""
     most: int | None = None
-    """The most records in a batch."""
 
     def knows(self, topics: Iterable[str]) -> bool:
         """Return whether it has offsets of one of these topics."""
@@ -50,7 +49,6 @@ class ReplayRange:
         return rows.where(self._within()).observe(f"{WITHIN}{source}", F.count(F.lit(1)).alias("rows"))
 
     def _within(self) -> Column:
-        """Return whether a record is before the end."""
         from pyspark.sql import functions as F
 
         limit = F.when(F.lit(False), F.lit(0).cast("bigint"))

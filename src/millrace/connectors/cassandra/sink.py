@@ -238,7 +238,6 @@ class Insertion:
 
     @property
     def statement(self) -> str:
-        """The INSERT."""
         into = f"INSERT INTO {quoted_table(self.table.name)} ({', '.join(map(quoted, self.columns))})"
         ttl = f" AND TTL {self.ttl}" if self.ttl else ""
         return f"{into} VALUES ({', '.join('?' * len(self.columns))}) USING TIMESTAMP ?{ttl}"

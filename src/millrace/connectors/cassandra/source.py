@@ -177,7 +177,6 @@ class TokenRangeRead:
     patience: float = 60.0
 
     def ddl(self) -> str:
-        """The columns in Spark's DDL."""
         kinds = self.question.table.columns
         return ", ".join(f"`{name}` {spark_type(kinds[name])}" for name in self.question.columns)
 
@@ -232,8 +231,6 @@ class TokenRangeRead:
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are not read
-    """Reads what is asked of a table."""
-
     def __init__(self, reading: TokenRangeRead, schema: StructType) -> None:
         self._reading = reading
         self._question = reading.question

@@ -34,7 +34,6 @@ class CassandraTable:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The primary key."""
         return self.partition + self.clustering
 
     def column(self, name: str) -> str | None:
@@ -91,7 +90,6 @@ class TableDesign:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The primary key."""
         return self.partition + tuple(name for name, _ in self.clustering)
 
     def make_keyspace(self, door: Cassandra) -> None:
@@ -113,7 +111,6 @@ class TableDesign:
         return found
 
     def statement(self, rows: StructType) -> str:
-        """CREATE TABLE in CQL."""
         columns = ", ".join(f"{quoted(field.name)} {column_type(field.dataType)}" for field in rows.fields)
         names = {field.name.lower(): field.name for field in rows.fields}
         own = [quoted(names[name.lower()]) for name in self.key]

@@ -124,7 +124,6 @@ class BulkSourceSpec:
     pattern: str | None = None
     """Topics by a regular expression instead."""
     only: Mapping[str, Sequence[int]] | None = None
-    """Only these partitions."""
     most: int | None = None
     """Records of a batch; None leaves it to their pace."""
     interval: float = 0.0
@@ -133,7 +132,6 @@ class BulkSourceSpec:
     go_on: bool = False
     columns: tuple[str, ...] = ("value",)
     ddl: str = "value binary"
-    """The columns that come out."""
     step: Step | None = None
     """What is made of the columns that are read, before they come out."""
 

@@ -28,7 +28,6 @@ class _TruncationCheckingStream:
         self.truncated = False
 
     def read(self, size: int = -1) -> bytes:
-        """Return `size` bytes, or fewer at the end."""
         content = self._stream.read(size)
         self.truncated = self.truncated or len(content) < size
         return content

@@ -43,7 +43,6 @@ class KinesisAccess:
 
     @property
     def door(self) -> Kinesis:
-        """How the service is reached."""
         return Kinesis(
             region=self.region,
             endpoint=self.endpoint,
@@ -56,7 +55,6 @@ class KinesisAccess:
         )
 
     def bad_access(self, stream: str) -> Iterator[OptionMistake]:
-        """No such name of a stream, half of a key, no boto3."""
         if find_spec("boto3") is None:
             message, hint = "kinesis needs the package boto3, which is not installed", "pip install 'millrace[kinesis]'"
             yield OptionMistake("extra.missing", message, None, hint)
