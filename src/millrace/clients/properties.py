@@ -24,10 +24,10 @@ Notify = Callable[[str], None]
 _JAVA_NAMES = {
     "sasl.jaas.config": "sasl.username and sasl.password",
     "sasl.login.callback.handler.class": "sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret",
-    "ssl.truststore.location": "ssl.ca.location, a PEM file",
-    "ssl.truststore.password": "ssl.ca.location, a PEM file",
-    "ssl.truststore.type": "ssl.ca.location, a PEM file",
-    "ssl.truststore.certificates": "ssl.ca.location, a PEM file",
+    **{
+        f"ssl.truststore.{name}": "ssl.ca.location, a PEM file"
+        for name in ("location", "password", "type", "certificates")
+    },
     "ssl.keystore.type": "ssl.certificate.location and ssl.key.location",
     "ssl.keystore.key": "ssl.key.location, a PEM file",
     "ssl.keystore.certificate.chain": "ssl.certificate.location, a PEM file",
@@ -59,9 +59,8 @@ def read_properties(path: Path, notify: Notify = lambda _: None) -> dict[str, st
         if not equals:
             raise InvalidOption("a line of client properties has no '='", place=place, hint="write key=value")
         if key in _JAVA_NAMES:
-            raise InvalidOption(
-                f"{key} is a property of Java clients", place=place, hint=f"use {_JAVA_NAMES[key]} instead"
-            )
+            hint = f"use {_JAVA_NAMES[key]} instead"
+            raise InvalidOption(f"{key} is a property of Java clients", place=place, hint=hint)
         properties[key], files = _value(key, value, place)
         if isinstance(properties[key], Secret) and "${" not in value:
             files = (*files, str(path))

@@ -38,40 +38,39 @@ class CassandraTable:
 
     def column(self, name: str) -> str | None:
         """The table's own name for a column; capitals do not matter, as in Spark."""
-        return (
-            name if name in self.columns else next((one for one in self.columns if one.lower() == name.lower()), None)
-        )
+        if name in self.columns:
+            return name
+        return next((column for column in self.columns if column.lower() == name.lower()), None)
 
     def require(self, rows: StructType) -> dict[str, Cql]:
         """The columns that rows of this schema are written to; raises when they do not fit."""
-        found: dict[str, Cql] = {}
+        written: dict[str, Cql] = {}
         for field in rows.fields:
             own = self.column(field.name)
             if own is None:
-                self._missing(field.name, field.dataType)
-            elif not fits(field.dataType, self.columns[own]):
-                self._misfit(field.name, field.dataType, self.columns[own])
-            else:
-                found[own] = self.columns[own]
-        absent = [name for name in self.key if name not in found]
+                raise self._missing(field.name, field.dataType)
+            if not fits(field.dataType, self.columns[own]):
+                raise self._misfit(field.name, field.dataType, self.columns[own])
+            written[own] = self.columns[own]
+        absent = [name for name in self.key if name not in written]
         if absent:
             raise InvalidTable(
                 f"the key of table {self.name} needs {', '.join(absent)}, which the rows do not have",
                 why=f"its primary key is {', '.join(self.key)}",
                 hint=did_you_mean(absent[0], rows.names),
             )
-        return found
+        return written
 
-    def _missing(self, name: str, kind: Any) -> None:
-        raise InvalidTable(
+    def _missing(self, name: str, kind: Any) -> InvalidTable:
+        return InvalidTable(
             f"table {self.name} has no column {name!r}",
             why=f"it has {', '.join(self.columns)}",
             hint=f"leave it out of the table that is written, or ALTER TABLE {self.name} ADD {quoted(name)} "
             f"{column_type(kind)}",
         )
 
-    def _misfit(self, name: str, kind: Any, own: Cql) -> None:
-        raise InvalidTable(
+    def _misfit(self, name: str, kind: Any, own: Cql) -> InvalidTable:
+        return InvalidTable(
             f"column {name!r} is {kind.simpleString()}, which does not fit {own} of table {self.name}",
             why=f"{kind.simpleString()} fits {fitting(kind)}",
             hint=f"cast it in the table that is written, or change the column of {self.name}",
@@ -94,21 +93,19 @@ class TableDesign:
 
     def make_keyspace(self, door: Cassandra) -> None:
         """Make the keyspace if it is not there."""
-        keyspace = self.name.partition(".")[0]
-        copies = _copies(door, self.replication)
-        door.execute(
-            f"CREATE KEYSPACE IF NOT EXISTS {quoted(keyspace)} WITH replication = {copies}", doing="make a keyspace"
-        )
+        keyspace, copies = quoted(self.name.partition(".")[0]), _copies(door, self.replication)
+        statement = f"CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {copies}"
+        door.execute(statement, doing="make a keyspace")
 
     def make(self, door: Cassandra, rows: StructType) -> CassandraTable:
         """Make the table for rows of a schema if it is not there; raises when it is there with another key."""
-        found = look_up(door, self.name)
-        if found is None:
+        table = look_up(door, self.name)
+        if table is None:
             self.make_keyspace(door)
             door.execute(self.statement(rows), doing=f"make table {self.name}")
-            found = require_table(door, self.name)
-        self.require_same_key(found)
-        return found
+            table = require_table(door, self.name)
+        self.require_same_key(table)
+        return table
 
     def statement(self, rows: StructType) -> str:
         columns = ", ".join(f"{quoted(field.name)} {column_type(field.dataType)}" for field in rows.fields)
@@ -138,20 +135,21 @@ def look_up(door: Cassandra, name: str) -> CassandraTable | None:
     rows = door.execute(_COLUMNS, (keyspace, table), doing=f"look up table {name}")
     if not rows:
         return None
-    keys = {
-        kind: sorted((one[3], one[0]) for one in rows if one[2] == kind) for kind in ("partition_key", "clustering")
-    }
-    partition, clustering = (tuple(column for _, column in keys[kind]) for kind in ("partition_key", "clustering"))
+    by_position = sorted(rows, key=lambda row: (row[3], row[0]))
+    partition, clustering = (
+        tuple(column for column, _, kind, _ in by_position if kind == wanted)
+        for wanted in ("partition_key", "clustering")
+    )
     columns = {column: parse_type(kind) for column, kind, _, _ in rows}
-    ordered = [*partition, *clustering, *(one for one in sorted(columns) if one not in partition + clustering)]
+    ordered = dict.fromkeys((*partition, *clustering, *sorted(columns)))
     return CassandraTable(name, {column: columns[column] for column in ordered}, partition, clustering)
 
 
 def require_table(door: Cassandra, name: str) -> CassandraTable:
     """The table of a name; raises when there is none."""
-    found = look_up(door, name)
-    if found is not None:
-        return found
+    existing = look_up(door, name)
+    if existing is not None:
+        return existing
     keyspace, _, table = name.partition(".")
     here = door.execute("SELECT keyspace_name, table_name FROM system_schema.tables", doing="list the tables")
     keyspaces = sorted({one for one, _ in here if not one.startswith("system")})
@@ -169,9 +167,9 @@ def make_like(door: Cassandra, name: str, new: str) -> None:
     with door.translated_errors(f"make table {new} as {name} is"):
         keyspace, table = name.split(".")
         door.session().cluster.refresh_table_metadata(keyspace, table)
-        said: str = door.session().cluster.metadata.keyspaces[keyspace].tables[table].as_cql_query()
-    _, _, rest = said.partition("(")
-    door.execute(f"CREATE TABLE IF NOT EXISTS {quoted_table(new)} ({rest}", doing=f"make table {new}")
+        statement: str = door.session().cluster.metadata.keyspaces[keyspace].tables[table].as_cql_query()
+    columns = statement.partition("(")[2]
+    door.execute(f"CREATE TABLE IF NOT EXISTS {quoted_table(new)} ({columns}", doing=f"make table {new}")
 
 
 def quoted(name: str) -> str:

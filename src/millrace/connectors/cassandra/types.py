@@ -28,27 +28,15 @@ _FIT = {
     "map": ("map",),
 }
 """What a Spark type may be written to; the first is what a new table gets."""
+_SAME = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")
 _READ = {
-    "ascii": "string",
-    "text": "string",
-    "varchar": "string",
-    "uuid": "string",
-    "timeuuid": "string",
-    "inet": "string",
-    "boolean": "boolean",
-    "tinyint": "tinyint",
-    "smallint": "smallint",
-    "int": "int",
-    "bigint": "bigint",
+    **{name: name for name in _SAME},
     "counter": "bigint",
     "varint": "decimal(38,0)",
     "decimal": "decimal(38,18)",
-    "float": "float",
-    "double": "double",
-    "date": "date",
-    "timestamp": "timestamp",
     "blob": "binary",
 }
+"""The Spark type of what is read; all else is read as text."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +55,7 @@ class Cql:
 
 def parse_type(text: str) -> Cql:
     """A type as `system_schema` tells it; `frozen` makes no difference where values are written whole."""
-    found, _ = _parsed(_TOKEN.findall(text), 0)
-    return found
+    return _parsed(_TOKEN.findall(text), 0)[0]
 
 
 def _parsed(tokens: list[str], at: int) -> tuple[Cql, int]:
@@ -76,16 +63,15 @@ def _parsed(tokens: list[str], at: int) -> tuple[Cql, int]:
     inner: list[Cql] = []
     if at < len(tokens) and tokens[at] == "<":
         while tokens[at] != ">":
-            one, at = _parsed(tokens, at + 1)
-            inner.append(one)
+            element, at = _parsed(tokens, at + 1)
+            inner.append(element)
         at += 1
     return (inner[0] if name == "frozen" else Cql(name, tuple(inner))), at
 
 
 def column_type(kind: DataType) -> Cql:
     """The type that a column of a new table gets."""
-    name = kind.typeName()
-    return Cql(_FIT[name][0], tuple(column_type(one) for one in _elements(kind)))
+    return Cql(_FIT[kind.typeName()][0], tuple(map(column_type, _elements(kind))))
 
 
 def has_cassandra_type(kind: DataType) -> bool:
@@ -104,13 +90,11 @@ def fits(kind: DataType, cql: Cql) -> bool:
 
 def fitting(kind: DataType) -> str:
     """What a Spark type fits, in words."""
-    if _elements(kind):
-        return str(column_type(kind))
-    return " or ".join(_FIT[kind.typeName()])
+    return str(column_type(kind)) if _elements(kind) else " or ".join(_FIT[kind.typeName()])
 
 
 def spark_type(cql: Cql) -> str:
-    """The Spark type of what is read, in Spark's DDL; what Spark has no type for is read as text."""
+    """The Spark type of what is read, in Spark's DDL."""
     if cql.name in ("list", "set", "vector"):
         return f"array<{spark_type(cql.inner[0])}>"
     if cql.name == "map":

@@ -20,12 +20,11 @@ Offsets = dict[str, dict[str, int]]
 
 def note_start(context: RunContext, topics: Collection[str], find: Callable[[], Offsets]) -> Offsets:
     """Where a query's first batch begins; the same when that batch comes again."""
-    known = noted_start(context, topics)
-    if known is not None:
-        return known
-    found = find()
-    write_whole(_note(context), json.dumps(found))
-    return found
+    start = noted_start(context, topics)
+    if start is None:
+        start = find()
+        write_whole(_note(context), json.dumps(start))
+    return start
 
 
 def noted_start(context: RunContext, topics: Collection[str]) -> Offsets | None:
@@ -33,12 +32,12 @@ def noted_start(context: RunContext, topics: Collection[str]) -> Offsets | None:
     if context.newest_batch < 0 or context.checkpoint is None:
         return None
     if _note(context).exists():
-        known: Offsets = json.loads(_note(context).read_text("utf-8"))
-        return known
-    found: Offsets = {}
+        noted: Offsets = json.loads(_note(context).read_text("utf-8"))
+        return noted
+    starts: Offsets = {}
     for start in source_starts(context.checkpoint):
-        found |= {name: offsets for name, offsets in start.items() if name in topics}
-    return found or None
+        starts |= {name: offsets for name, offsets in start.items() if name in topics}
+    return starts or None
 
 
 def forget_start(context: RunContext) -> None:
@@ -58,19 +57,18 @@ def pinned_path(context: RunContext) -> Path:
 
 def pinned_ends(context: RunContext, cluster: Cluster, read: Sequence[tuple[str, int]]) -> Offsets:
     """The ends of partitions when the pipeline first ran, so that all its queries begin at the same records."""
-    places = [TopicPartition(*one) for one in read]
-    path = pinned_path(context)
+    partitions, path = [TopicPartition(*partition) for partition in read], pinned_path(context)
     if not path.exists():
-        write_whole(path, json.dumps(by_topic(offsets.resolve(cluster, places, "latest"))))
-    known: Offsets = json.loads(path.read_text("utf-8"))
-    first = offsets.resolve(cluster, places, "earliest")
+        write_whole(path, json.dumps(by_topic(offsets.resolve(cluster, partitions, "latest"))))
+    pinned: Offsets = json.loads(path.read_text("utf-8"))
+    first = offsets.resolve(cluster, partitions, "earliest")
     # A partition that was added since then is read from its beginning, and so is one whose records of then are gone.
-    return by_topic({one: max(known.get(one[0], {}).get(str(one[1]), 0), first[one]) for one in read})
+    return by_topic({key: max(pinned.get(key[0], {}).get(str(key[1]), 0), first[key]) for key in read})
 
 
-def by_topic(found: Mapping[tuple[str, int], int]) -> Offsets:
+def by_topic(partition_offsets: Mapping[tuple[str, int], int]) -> Offsets:
     """Offsets of partitions as they are written in JSON."""
     offsets_by_topic: Offsets = {}
-    for (topic, number), offset in sorted(found.items()):
+    for (topic, number), offset in sorted(partition_offsets.items()):
         offsets_by_topic.setdefault(topic, {})[str(number)] = offset
     return offsets_by_topic
