@@ -59,7 +59,14 @@ class HadoopStore(Store):
             self._create(system, draft, content, new=False, sync=True)
             # FileContext's rename replaces an existing file in one step; FileSystem's does not.
             context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._configuration)
-            context.rename(draft, path, self._overwrite_option())
+            # Py4J has no variable arguments: an array with one element.
+            overwrite, arrays = (
+                self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE,
+                self._jvm.java.lang.reflect.Array,
+            )
+            options = arrays.newInstance(overwrite.getClass(), 1)
+            arrays.set(options, 0, overwrite)
+            context.rename(draft, path, options)
 
     def names(self, url: str) -> list[str]:
         try:
@@ -100,13 +107,6 @@ class HadoopStore(Store):
 
     def _path(self, url: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(url)
-
-    def _overwrite_option(self) -> Any:
-        # Py4J has no variable arguments: an array with one element.
-        overwrite = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
-        array = self._jvm.java.lang.reflect.Array.newInstance(overwrite.getClass(), 1)
-        self._jvm.java.lang.reflect.Array.set(array, 0, overwrite)
-        return array
 
 
 @contextmanager

@@ -134,19 +134,18 @@ _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+)(?::(\d{1,5}))?")
 
 def host_ports(addresses: str, system: str, default_port: int | None = None) -> list[tuple[str, int]]:
     """Return the hosts and ports of some addresses; raise InvalidOption, naming the system, if one is not valid."""
-    return [_host_port(address.strip(), system, default_port) for address in addresses.split(",")]
+    pairs = []
+    for address in map(str.strip, addresses.split(",")):
+        match = _ADDRESS.fullmatch(address)
+        port = int((match and match[2]) or default_port or 0)
+        if not match or not 0 < port < 65536:
+            hint = "write HOST:PORT, several separated by commas"
+            raise InvalidOption(f"{address!r} is not an address of {system}", hint=hint)
+        pairs.append((match[1].strip("[]"), port))
+    return pairs
 
 
 def tidy_addresses(addresses: str, system: str, default_port: int | None = None) -> str:
     """Return the addresses without blanks; raise InvalidOption if one is not valid."""
     host_ports(addresses, system, default_port)
-    return ",".join(address.strip() for address in addresses.split(","))
-
-
-def _host_port(address: str, system: str, default_port: int | None) -> tuple[str, int]:
-    match = _ADDRESS.fullmatch(address)
-    port = int((match and match[2]) or default_port or 0)
-    if not match or not 0 < port < 65536:
-        hint = "write HOST:PORT, several separated by commas"
-        raise InvalidOption(f"{address!r} is not an address of {system}", hint=hint)
-    return match[1].strip("[]"), port
+    return ",".join(map(str.strip, addresses.split(",")))

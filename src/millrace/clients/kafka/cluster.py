@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -55,20 +55,16 @@ class Coordinators:
         """
         try:
             asked = question(self._client, _NO_TIMEOUT_S)
-            _await(asked.values(), min(seconds, _MAX_WAIT_S))
+            deadline = time.monotonic() + _MAX_WAIT_S
+            late = set(asked.values())
+            while late:
+                done, late = wait(late, min(seconds, _MAX_WAIT_S))
+                if late and (not done or time.monotonic() > deadline):
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the group's coordinator does not answer"))
         except BaseException:
             self._open.close()
             raise
         return asked
-
-
-def _await(asked: Collection[Future[T]], seconds: float) -> None:
-    deadline = time.monotonic() + _MAX_WAIT_S
-    late = set(asked)
-    while late:
-        come, late = wait(late, seconds)
-        if late and (not come or time.monotonic() > deadline):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the group's coordinator does not answer"))
 
 
 _DENIED = {

@@ -292,7 +292,10 @@ def read_ranges(
                 if not require_all and now - received > _COMMIT_WAIT_S:
                     return
                 if require_all and now - received > open_transaction_timeout_s:
-                    raise _transaction_open(unread)
+                    names = ", ".join(f"{topic}[{number}]" for topic, number in unread)
+                    hint = "try again when its producer has ended, or when its timeout has passed"
+                    what = f"a transaction is still open in {names}: its records, and those after it, cannot be read"
+                    raise KafkaFailed(what, hint=hint)
             elif now - received > cluster.timeout:
                 names = ", ".join(sorted({repr(topic) for topic, _ in unread}))
                 raise KafkaUnreachable(
@@ -330,14 +333,6 @@ def _records_within(
         if partition in unread and offset >= unread[partition]:
             del unread[partition]
     return records
-
-
-def _transaction_open(unread: Mapping[PartitionId, int]) -> KafkaFailed:
-    partitions = ", ".join(f"{topic}[{number}]" for topic, number in unread)
-    return KafkaFailed(
-        f"a transaction is still open in {partitions}: its records, and those after it, cannot be read",
-        hint="try again when its producer has ended, or when its timeout has passed",
-    )
 
 
 def partition_of(message: Message) -> PartitionId:

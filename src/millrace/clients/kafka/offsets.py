@@ -81,19 +81,16 @@ def resolve(cluster: Cluster, partitions: Sequence[TopicPartition], to: str | in
     if isinstance(to, datetime):
         return _offsets_at(cluster, partitions, to, end)
     if isinstance(to, int):
-        for partition in first:
-            _require_within(partition, to, first[partition], end[partition])
+        for (topic, number), low in first.items():
+            high = end[topic, number]
+            if not low <= to <= high:
+                why = (
+                    f"it holds offsets {low} to {high - 1}" if high > low else f"it is empty, the next offset is {high}"
+                )
+                hint = f"choose an offset from {low} to {high}"
+                raise InvalidOption(f"partition {number} of {topic!r} has no offset {to}", why=why, hint=hint)
         return dict.fromkeys(first, to)
     return first if to == "earliest" else end
-
-
-def _require_within(partition: PartitionId, offset: int, first: int, end: int) -> None:
-    if not first <= offset <= end:
-        raise InvalidOption(
-            f"partition {partition[1]} of {partition[0]!r} has no offset {offset}",
-            why=f"it holds offsets {first} to {end - 1}" if end > first else f"it is empty, the next offset is {end}",
-            hint=f"choose an offset from {first} to {end}",
-        )
 
 
 def offset_retention_s(cluster: Cluster) -> float:
@@ -142,9 +139,7 @@ def start_offsets(cluster: Cluster, partitions: Sequence[PartitionId], bound: Bo
     _require_known(bound, partitions)
     gone = [(partition, offset) for partition, offset in bound.items() if offset < first[partition]]
     if gone:
-        ranges = "; ".join(
-            f"{_partition_name(partition)}: offsets {offset} to {first[partition] - 1}" for partition, offset in gone
-        )
+        ranges = "; ".join(f"{_partition_name(key)}: offsets {offset} to {first[key] - 1}" for key, offset in gone)
         why = "Kafka deleted it (retention.ms, retention.bytes)"
         hint = "--from earliest starts with the records that are left"
         raise OffsetsGone(f"these offsets are no longer in Kafka: {ranges}", why=why, hint=hint)
@@ -201,17 +196,14 @@ def _require_known(bound: Offsets, partitions: Sequence[PartitionId]) -> None:
 def _require_not_past(bound: Offsets, end: Offsets) -> None:
     for partition, offset in bound.items():
         if offset > end[partition]:
-            raise InvalidOption(
-                f"{_partition_name(partition)} has no offset {offset} yet", why=f"the next record gets {end[partition]}"
-            )
+            why = f"the next record gets {end[partition]}"
+            raise InvalidOption(f"{_partition_name(partition)} has no offset {offset} yet", why=why)
 
 
 def _offsets_at(cluster: Cluster, wanted: Sequence[TopicPartition], moment: datetime, end: Offsets) -> Offsets:
     """Return the offset of the first record of a time or later; the end offset where there is none."""
     at = list_offsets(cluster, wanted, OffsetSpec.for_timestamp(max(0, int(moment.timestamp() * 1000))))
-    return {
-        partition: end[partition] if offset < 0 else min(offset, end[partition]) for partition, offset in at.items()
-    }
+    return {key: end[key] if offset < 0 else min(offset, end[key]) for key, offset in at.items()}
 
 
 def _partition_name(partition: PartitionId) -> str:

@@ -64,7 +64,11 @@ class BrokerConnection:
 
     def __init__(self, host: str, port: int, timeout: float) -> None:
         self.where = f"{host}:{port}"
-        self._socket = _connected(host, port, timeout)
+        try:
+            self._socket = socket.create_connection((host, port), timeout)
+        except OSError as error:
+            raise ConnectionLost(f"{self.where}: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sent = self._received = 0
 
     @property
@@ -166,12 +170,3 @@ def _read_offsets(body: memoryview) -> dict[tuple[str, int], tuple[int, int]]:
 def _text(text: str) -> bytes:
     encoded = text.encode()
     return struct.pack(">h", len(encoded)) + encoded
-
-
-def _connected(host: str, port: int, timeout: float) -> socket.socket:
-    try:
-        connection = socket.create_connection((host, port), timeout)
-    except OSError as error:
-        raise ConnectionLost(f"{host}:{port}: {error}") from error
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
