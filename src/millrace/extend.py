@@ -96,28 +96,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "millrace.clients.kafka.record": (
-        "Done",
-        "Record",
-    ),
-    "millrace.connectors.base.api": (
-        "MessageSource",
-        "RunContext",
-        "Sink",
-        "Source",
-        "whole_batch",
-    ),
+    "millrace.clients.kafka.record": ("Done", "Record"),
+    "millrace.connectors.base.api": ("MessageSource", "RunContext", "Sink", "Source", "whole_batch"),
     "millrace.connectors.base.message_source": ("DecodedSource",),
-    "millrace.connectors.base.record_sink": (
-        "DeliveryReport",
-        "RecordSink",
-        "SinkTarget",
-    ),
+    "millrace.connectors.base.record_sink": ("DeliveryReport", "RecordSink", "SinkTarget"),
     "millrace.dead_letters.kafka_writer": ("KafkaDeadLetterTarget",),
-    "millrace.dead_letters.writer": (
-        "DeadLetterTarget",
-        "FolderDeadLetterTarget",
-    ),
+    "millrace.dead_letters.writer": ("DeadLetterTarget", "FolderDeadLetterTarget"),
     "millrace.errors": (
         "FeedFailed",
         "FileUnusable",
@@ -130,36 +114,14 @@ _MODULES = {
         "SinkFailed",
     ),
     "millrace.errors.transport": ("to_transport",),
-    "millrace.feeds.base.api": (
-        "Batch",
-        "Cursor",
-        "Feed",
-        "Run",
-    ),
+    "millrace.feeds.base.api": ("Batch", "Cursor", "Feed", "Run"),
     "millrace.formats.arrow_types": ("arrow_schema",),
-    "millrace.formats.base": (
-        "RejectedRecord",
-        "DecodedRecords",
-        "Decoder",
-        "Encoder",
-        "Format",
-    ),
+    "millrace.formats.base": ("RejectedRecord", "DecodedRecords", "Decoder", "Encoder", "Format"),
     "millrace.pipeline.connector_facts": ("OptionMistake",),
-    "millrace.pipeline.panels": (
-        "PanelKind",
-        "PanelOption",
-    ),
-    "millrace.pipeline.schema": (
-        "Schema",
-        "parse_schema",
-    ),
+    "millrace.pipeline.panels": ("PanelKind", "PanelOption"),
+    "millrace.pipeline.schema": ("Schema", "parse_schema"),
     "millrace.plugins": ("option",),
-    "millrace.units": (
-        "parse_duration",
-        "parse_rate",
-        "parse_share",
-        "parse_time",
-    ),
+    "millrace.units": ("parse_duration", "parse_rate", "parse_share", "parse_time"),
 }
 
 

@@ -175,12 +175,7 @@ STOP_TIMEOUT = Setting(
     old_name="patience",
 )
 ALERT = Setting[str | None](
-    "alert",
-    str,
-    None,
-    "A URL or a command that gets failures, recoveries, lag and dead letters.",
-    "none",
-    secret=True,
+    "alert", str, None, "A URL or a command that gets failures, recoveries, lag and dead letters.", "none", secret=True
 )
 ALERT_LAG = Setting[Backlog | None](
     "alert_lag", parse_backlog, None, "Alert when a query is further behind than this: 10000 (records) or 30s.", "never"
@@ -207,11 +202,7 @@ BULK_READER = Setting(
     old_name="bulk",
 )
 STATE_KEYS = Setting[int | None](
-    "state_keys",
-    _count,
-    None,
-    "About how many keys a pipeline will remember; a large state starts in RocksDB.",
-    "few",
+    "state_keys", _count, None, "About how many keys a pipeline will remember; a large state starts in RocksDB.", "few"
 )
 CHECK_TIMEOUT = Setting(
     "check_timeout",

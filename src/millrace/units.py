@@ -10,14 +10,7 @@ from typing import NamedTuple
 from millrace.errors import InvalidOption
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_WORDS = {
-    "millisecond": 0.001,
-    "second": 1.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-    "day": 86400.0,
-    "week": 604800.0,
-}
+_WORDS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?", re.ASCII)
 _HEAP = re.compile(r"[1-9]\d*[mg]", re.ASCII | re.IGNORECASE)
