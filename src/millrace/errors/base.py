@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.masking import without_passwords, without_secrets
 
@@ -56,6 +56,10 @@ class MillraceError(Exception):
     condition: ClassVar[str] = "millrace.error"
     exit_code: ClassVar[int] = 1
 
+    def __init_subclass__(cls, *, condition: str | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.condition = condition or cls.condition
+
     def __init__(
         self, message: str, *, hint: str | None = None, why: str | None = None, place: SourceLocation | None = None
     ) -> None:
@@ -75,17 +79,14 @@ class MillraceError(Exception):
         return shown
 
 
-class InputError(MillraceError):
+class InputError(MillraceError, condition="input.invalid"):
     """What was typed or given is wrong; the same call fails again until it is changed."""
 
-    condition = "input.invalid"
     exit_code = 2
 
 
-class RunError(MillraceError):
+class RunError(MillraceError, condition="run.failed"):
     """What was asked for is right and did not work; it may work another time."""
-
-    condition = "run.failed"
 
 
 def described(error: BaseException) -> str:

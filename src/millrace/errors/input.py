@@ -10,22 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class InvalidOption(InputError):
+class InvalidOption(InputError, condition="option.invalid"):
     """An option's value cannot be read, or options contradict each other."""
 
-    condition = "option.invalid"
 
-
-class InvalidSetting(InputError):
+class InvalidSetting(InputError, condition="setting.invalid"):
     """An environment variable or a settings file holds a value that cannot be used."""
 
-    condition = "setting.invalid"
 
-
-class UnknownName(InputError):
+class UnknownName(InputError, condition="name.unknown"):
     """A name (of a jar set, a feed, a sink) that is not known."""
-
-    condition = "name.unknown"
 
     @classmethod
     def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
@@ -33,40 +27,29 @@ class UnknownName(InputError):
         return cls(f"there is no {kind} named {name!r}", hint=did_you_mean(name, known))
 
 
-class PluginUnusable(InputError):
+class PluginUnusable(InputError, condition="plugin.unusable"):
     """An installed plug-in cannot be imported, or is not of the form that its entry point must lead to."""
 
-    condition = "plugin.unusable"
 
-
-class NotUtf8(InputError):
+class NotUtf8(InputError, condition="input.not-utf8"):
     """Text was expected and the bytes are not UTF-8."""
 
-    condition = "input.not-utf8"
 
-
-class FileUnusable(InputError):
+class FileUnusable(InputError, condition="file.unusable"):
     """A file that was named cannot be read or written."""
 
-    condition = "file.unusable"
 
-
-class PortInUse(InputError):
+class PortInUse(InputError, condition="port.in-use"):
     """The chosen port belongs to another process."""
 
-    condition = "port.in-use"
 
-
-class MissingExtra(InputError):
+class MissingExtra(InputError, condition="extra.missing"):
     """A package that Millrace does not bring by itself is needed and not installed."""
 
-    condition = "extra.missing"
 
-
-class InvalidDefinition(InputError):
+class InvalidDefinition(InputError, condition="pipeline.invalid"):
     """A pipeline's file cannot be read as one, or has problems that `check` lists."""
 
-    condition = "pipeline.invalid"
     problems: tuple[Problem, ...] = ()
     """All that is wrong, when it is more than the message says."""
 
@@ -83,59 +66,43 @@ class InvalidDefinition(InputError):
         return [*super().lines(), *(line for problem in self.problems for line in problem.lines())]
 
 
-class InvalidTest(InvalidDefinition):
+class InvalidTest(InvalidDefinition, condition="test.invalid"):
     """A test that cannot be run: its file is none, a source or table is not there, rows cannot be given."""
 
-    condition = "test.invalid"
 
-
-class InvalidSchema(InputError):
+class InvalidSchema(InputError, condition="schema.invalid"):
     """A schema that cannot be parsed or used; `line` and `column` count from 1 within its text."""
 
-    condition = "schema.invalid"
     line: int | None = None
     column: int | None = None
 
 
-class InvalidSql(InputError):
+class InvalidSql(InputError, condition="sql.invalid"):
     """SQL that cannot be parsed; `line` and `column` count from 1 within the text."""
 
-    condition = "sql.invalid"
     line = 1
     column = 1
 
 
-class InvalidQuery(InputError):
+class InvalidQuery(InputError, condition="spark.analysis"):
     """Spark cannot make a plan of what was written: an unknown column, types that do not fit, an operation refused."""
 
-    condition = "spark.analysis"
 
-
-class StateMismatch(InputError):
+class StateMismatch(InputError, condition="state.mismatch"):
     """A state folder holds the checkpoints of another pipeline, or another run uses it."""
 
-    condition = "state.mismatch"
 
-
-class CheckpointIncompatible(InputError):
+class CheckpointIncompatible(InputError, condition="checkpoint.incompatible"):
     """A query was changed in a way that its checkpoint cannot follow."""
 
-    condition = "checkpoint.incompatible"
 
-
-class CheckpointUnusable(InputError):
+class CheckpointUnusable(InputError, condition="checkpoint.unusable"):
     """The checkpoint of a DStream program cannot be read, or is not where it was made."""
 
-    condition = "checkpoint.unusable"
 
-
-class InvalidStreams(InputError):
+class InvalidStreams(InputError, condition="dstreams.invalid"):
     """A DStream program asks for what cannot be: state without a checkpoint folder, windows of parts of batches."""
 
-    condition = "dstreams.invalid"
 
-
-class InvalidReplay(InputError):
+class InvalidReplay(InputError, condition="replay.invalid"):
     """A replay, a switch or a generation that cannot be: nothing to read again, no such one, not finished."""
-
-    condition = "replay.invalid"

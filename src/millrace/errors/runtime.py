@@ -7,46 +7,32 @@ from typing import Any
 from millrace.errors.base import RunError
 
 
-class JavaUnusable(RunError):
+class JavaUnusable(RunError, condition="java.unusable"):
     """No Java was found, or it is too old."""
 
-    condition = "java.unusable"
 
-
-class FetchFailed(RunError):
+class FetchFailed(RunError, condition="jars.fetch-failed"):
     """Jars could not be fetched, or are not what they should be."""
 
-    condition = "jars.fetch-failed"
 
-
-class ServiceFailed(RunError):
+class ServiceFailed(RunError, condition="service.failed"):
     """A child process did not start, or ended by itself."""
 
-    condition = "service.failed"
 
-
-class SparkFailed(RunError):
+class SparkFailed(RunError, condition="spark.failed"):
     """Spark did not start, or its JVM ended by itself."""
 
-    condition = "spark.failed"
 
-
-class ClusterUnfit(RunError):
+class ClusterUnfit(RunError, condition="spark.cluster-unfit"):
     """The executors of a cluster do not come, or cannot run a pipeline as they are."""
 
-    condition = "spark.cluster-unfit"
 
-
-class QueryFailed(RunError):
+class QueryFailed(RunError, condition="query.failed"):
     """A query stopped because a batch of it failed."""
 
-    condition = "query.failed"
 
-
-class FunctionFailed(RunError):
+class FunctionFailed(RunError, condition="function.failed"):
     """A function of the user's raised while Spark ran it."""
-
-    condition = "function.failed"
 
     def __init__(self, message: str, *, exception: str = "", **parts: Any) -> None:
         super().__init__(message, **parts)
@@ -54,19 +40,13 @@ class FunctionFailed(RunError):
         """The class that it raised."""
 
 
-class SinkFailed(FunctionFailed):
+class SinkFailed(FunctionFailed, condition="sink.failed"):
     """A function of the user's that writes raised; another time it may not, when what it writes to was away."""
 
-    condition = "sink.failed"
 
-
-class NotReady(RunError):
+class NotReady(RunError, condition="run.not-ready"):
     """A run was asked for something that is there only when it has started."""
 
-    condition = "run.not-ready"
 
-
-class DiskFull(RunError):
+class DiskFull(RunError, condition="disk.full"):
     """There is no space left where Spark or a sink writes."""
-
-    condition = "disk.full"

@@ -5,229 +5,153 @@ from __future__ import annotations
 from millrace.errors.base import InputError, RunError
 
 
-class DataDirInUse(InputError):
+class DataDirInUse(InputError, condition="kafka.data-in-use"):
     """Another process uses this data directory."""
 
-    condition = "kafka.data-in-use"
 
-
-class DataDirMismatch(InputError):
+class DataDirMismatch(InputError, condition="kafka.data-mismatch"):
     """The data directory belongs to a cluster of another shape, or is not a broker's at all."""
 
-    condition = "kafka.data-mismatch"
 
-
-class NoCluster(InputError):
+class NoCluster(InputError, condition="kafka.none"):
     """No cluster was named and none of ours runs here."""
 
-    condition = "kafka.none"
 
-
-class AccessDenied(InputError):
+class AccessDenied(InputError, condition="kafka.access-denied"):
     """The cluster refuses the credentials, the certificate, or what they are used for."""
 
-    condition = "kafka.access-denied"
 
-
-class UnknownTopic(InputError):
+class UnknownTopic(InputError, condition="kafka.topic-unknown"):
     """A topic that does not exist, or a partition that it does not have."""
 
-    condition = "kafka.topic-unknown"
 
-
-class InvalidTopic(InputError):
+class InvalidTopic(InputError, condition="kafka.topic-invalid"):
     """A topic cannot be made or changed as asked."""
 
-    condition = "kafka.topic-invalid"
 
-
-class UnknownGroup(InputError):
+class UnknownGroup(InputError, condition="kafka.group-unknown"):
     """A consumer group that does not exist."""
 
-    condition = "kafka.group-unknown"
 
-
-class GroupInUse(InputError):
+class GroupInUse(InputError, condition="kafka.group-in-use"):
     """A consumer group has members, so its offsets must not be changed."""
 
-    condition = "kafka.group-in-use"
 
-
-class KafkaUnreachable(RunError):
+class KafkaUnreachable(RunError, condition="kafka.unreachable"):
     """No broker answers at the address."""
 
-    condition = "kafka.unreachable"
 
-
-class KafkaFailed(RunError):
+class KafkaFailed(RunError, condition="kafka.failed"):
     """Kafka refused or failed a request for a reason of its own."""
 
-    condition = "kafka.failed"
 
-
-class TopicGone(RunError):
+class TopicGone(RunError, condition="kafka.topic-gone"):
     """A topic disappeared while it was in use."""
 
-    condition = "kafka.topic-gone"
 
-
-class NotDelivered(RunError):
+class NotDelivered(RunError, condition="kafka.not-delivered"):
     """Records were not taken by Kafka."""
 
-    condition = "kafka.not-delivered"
 
-
-class RecordRefused(NotDelivered):
+class RecordRefused(NotDelivered, condition="kafka.record-refused"):
     """A record that the topic will never take, however often it is sent."""
 
-    condition = "kafka.record-refused"
 
-
-class CommitUnknown(RunError):
+class CommitUnknown(RunError, condition="kafka.commit-unknown"):
     """A transaction's commit was asked for and not answered."""
 
-    condition = "kafka.commit-unknown"
 
-
-class TakenOver(RunError):
+class TakenOver(RunError, condition="kafka.taken-over"):
     """Another run writes in the name of this one."""
 
-    condition = "kafka.taken-over"
 
-
-class OffsetsGone(RunError):
+class OffsetsGone(RunError, condition="kafka.offsets-gone"):
     """Records that a query has not read yet are no longer in Kafka."""
 
-    condition = "kafka.offsets-gone"
 
-
-class NoCassandra(InputError):
+class NoCassandra(InputError, condition="cassandra.none"):
     """No Cassandra was named and none of ours runs here."""
 
-    condition = "cassandra.none"
 
-
-class CassandraDenied(InputError):
+class CassandraDenied(InputError, condition="cassandra.access-denied"):
     """Cassandra refuses the user, the certificate, or what is asked for."""
 
-    condition = "cassandra.access-denied"
 
-
-class CassandraInUse(InputError):
+class CassandraInUse(InputError, condition="cassandra.data-in-use"):
     """Another process uses this data folder of a Cassandra."""
 
-    condition = "cassandra.data-in-use"
 
-
-class CassandraMismatch(InputError):
+class CassandraMismatch(InputError, condition="cassandra.data-mismatch"):
     """The data folder is not one of a Cassandra of ours."""
 
-    condition = "cassandra.data-mismatch"
 
-
-class UnknownTable(InputError):
+class UnknownTable(InputError, condition="cassandra.table-unknown"):
     """A keyspace or a table that does not exist."""
 
-    condition = "cassandra.table-unknown"
 
-
-class InvalidTable(InputError):
+class InvalidTable(InputError, condition="cassandra.table-invalid"):
     """A table of Cassandra and the rows for it do not fit: a column, a type or the key."""
 
-    condition = "cassandra.table-invalid"
 
-
-class InvalidCql(InputError):
+class InvalidCql(InputError, condition="cassandra.cql-invalid"):
     """A statement that Cassandra cannot parse or carry out as it is."""
 
-    condition = "cassandra.cql-invalid"
 
-
-class CassandraUnreachable(RunError):
+class CassandraUnreachable(RunError, condition="cassandra.unreachable"):
     """No node of Cassandra answers at the address."""
 
-    condition = "cassandra.unreachable"
 
-
-class CassandraFailed(RunError):
+class CassandraFailed(RunError, condition="cassandra.failed"):
     """Cassandra failed a request for a reason of its own."""
 
-    condition = "cassandra.failed"
 
-
-class RowRefused(RunError):
+class RowRefused(RunError, condition="cassandra.row-refused"):
     """A row that a table of Cassandra will never take, however often it is sent."""
 
-    condition = "cassandra.row-refused"
 
-
-class KinesisDenied(InputError):
+class KinesisDenied(InputError, condition="kinesis.access-denied"):
     """AWS refuses the keys, or what they are used for."""
 
-    condition = "kinesis.access-denied"
 
-
-class UnknownStream(InputError):
+class UnknownStream(InputError, condition="kinesis.stream-unknown"):
     """A stream of Kinesis that does not exist."""
 
-    condition = "kinesis.stream-unknown"
 
-
-class KinesisUnreachable(RunError):
+class KinesisUnreachable(RunError, condition="kinesis.unreachable"):
     """Kinesis does not answer at the address."""
 
-    condition = "kinesis.unreachable"
 
-
-class KinesisFailed(RunError):
+class KinesisFailed(RunError, condition="kinesis.failed"):
     """Kinesis failed a request for a reason of its own, or has had no capacity for too long."""
 
-    condition = "kinesis.failed"
 
-
-class RecordsGone(RunError):
+class RecordsGone(RunError, condition="kinesis.records-gone"):
     """Records that were not read yet are no longer in the stream of Kinesis."""
 
-    condition = "kinesis.records-gone"
 
-
-class BadRecord(RunError):
+class BadRecord(RunError, condition="record.bad"):
     """A record that cannot be decoded, in a source with on_bad: fail."""
 
-    condition = "record.bad"
 
-
-class RedriveBusy(RunError):
+class RedriveBusy(RunError, condition="dead.redrive-busy"):
     """Another redrive of the same dead letters is running, or has taken over."""
 
-    condition = "dead.redrive-busy"
 
-
-class NotRedrivable(RunError):
+class NotRedrivable(RunError, condition="dead.not-redrivable"):
     """Dead letters whose records cannot be put back where they came from."""
 
-    condition = "dead.not-redrivable"
 
-
-class RegistryUnreachable(RunError):
+class RegistryUnreachable(RunError, condition="registry.unreachable"):
     """The schema registry does not answer, or not as one."""
 
-    condition = "registry.unreachable"
 
-
-class RegistryRefused(RunError):
+class RegistryRefused(RunError, condition="registry.refused"):
     """The schema registry answers and refuses what is asked: the password, or a schema that does not fit."""
 
-    condition = "registry.refused"
 
-
-class FeedInUse(InputError):
+class FeedInUse(InputError, condition="feed.in-use"):
     """Another run of the same feed writes to the same place, and both would save their position."""
 
-    condition = "feed.in-use"
 
-
-class FeedFailed(RunError):
+class FeedFailed(RunError, condition="feed.failed"):
     """The origin of a feed can no longer be read."""
-
-    condition = "feed.failed"
