@@ -10,6 +10,7 @@ Every connector is here by its name (`mr.kafka`, `mr.files`, `mr.console`, …),
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,27 +21,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["Pipeline", "__version__", "secret"]
+_MODULES = {"Pipeline": "millrace.pipeline.loading.python", "secret": "millrace.pipeline.secret"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Pipeline":
-        from millrace.pipeline.loading.python import Pipeline
-
-        return Pipeline
-    if name == "secret":
-        from millrace.pipeline.secret import secret
-
-        return secret
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    if name.startswith("_"):
+        raise AttributeError(f"module 'millrace' has no attribute {name!r}")
     from millrace.pipeline.model import PANELS
 
     if name in PANELS:
         from millrace.pipeline.panels import maker
 
         return maker(name)
-    if not name.startswith("_") and name in _connectors():
+    if name in _connectors():
         return _connector(name)
-    if name.startswith("_"):
-        raise AttributeError(f"module 'millrace' has no attribute {name!r}")
     from millrace.errors import did_you_mean
 
     raise AttributeError(f"millrace has no {name!r}: {did_you_mean(name, __dir__())}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from millrace.object_stores import StorePath
 
@@ -16,9 +16,9 @@ class AtomicFile:
     def __init__(self, path: Path, *, private: bool = False) -> None:
         """Begin; a private one can be read by its owner alone."""
         self.path = path
-        self._place = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        self._draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self.file = os.fdopen(os.open(self._place, flags, 0o600 if private else 0o666), "w+b")
+        self.file = os.fdopen(os.open(self._draft, flags, 0o600 if private else 0o666), "w+b")
 
     def finish(self) -> None:
         """Give it its name; it is safe when this returns."""
@@ -26,7 +26,7 @@ class AtomicFile:
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
-            self._place.replace(self.path)
+            self._draft.replace(self.path)
         except BaseException:
             self.abandon()
             raise
@@ -34,19 +34,14 @@ class AtomicFile:
 
     def abandon(self) -> None:
         """Leave the file as it was."""
-        try:
+        with suppress(OSError):  # a full disk: what is left in memory cannot be written, and need not be
             self.file.close()
-        except OSError:  # a full disk: what is left in memory cannot be written, and need not be
-            pass
-        finally:
-            self._place.unlink(missing_ok=True)
+        self._draft.unlink(missing_ok=True)
 
     def __enter__(self) -> AtomicFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.finish()
         else:
@@ -66,8 +61,8 @@ def write_whole(path: Path, content: str | bytes, *, private: bool = False) -> N
 
 def sync_folder(folder: Path) -> None:
     """A new name is safe when the folder that has it is."""
-    opened = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)

@@ -6,11 +6,10 @@ import fcntl
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 
 
 class FolderLock:
-    """An advisory lock on `FOLDER/lock`.
+    """An advisory lock on `FOLDER/lock`; as a context it waits until the lock is free.
 
     The system ties the lock to the open file: a child that inherits `fd` still holds it when its parent
     dies, and the lock is free when the last of them has ended. No stale lock is possible.
@@ -37,10 +36,6 @@ class FolderLock:
             else:
                 return True
 
-    def acquire(self) -> None:
-        """Wait for the lock."""
-        fcntl.flock(self.fd, fcntl.LOCK_EX)
-
     def release(self) -> None:
         """Let go; children that inherited the lock still hold it."""
         if self.fd >= 0:
@@ -48,12 +43,10 @@ class FolderLock:
             self.fd = -1
 
     def __enter__(self) -> FolderLock:
-        self.acquire()
+        fcntl.flock(self.fd, fcntl.LOCK_EX)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

@@ -38,25 +38,21 @@ def register_secret(value: str) -> None:
         return
     with _SecretRegistry.writing:
         texts = tuple(sorted({*_SecretRegistry.texts, value, *_forms(value)}, key=len, reverse=True))
-        _SecretRegistry.texts, _SecretRegistry.encoded = (
-            texts,
-            tuple(one.encode("utf-8", "surrogatepass") for one in texts),
-        )
+        _SecretRegistry.encoded = tuple(text.encode("utf-8", "surrogatepass") for text in texts)
+        _SecretRegistry.texts = texts
 
 
 def without_secrets(text: str) -> str:
     """Return a text without the registered secrets."""
     for secret in _SecretRegistry.texts:
-        if secret in text:
-            text = text.replace(secret, MASK)
+        text = text.replace(secret, MASK)
     return text
 
 
 def bytes_without_secrets(text: bytes) -> bytes:
     """Return the same for encoded text."""
     for secret in _SecretRegistry.encoded:
-        if secret in text:
-            text = text.replace(secret, MASK.encode())
+        text = text.replace(secret, MASK.encode())
     return text
 
 
@@ -79,6 +75,6 @@ def _forms(value: str) -> Iterator[str]:
     yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], str.__repr__(value)[1:-1])
     yield quote(value, safe="")
     yield b64encode(value.encode("utf-8", "surrogatepass")).decode()
-    yield from filter(_is_telling, (part for found in _INSIDE.findall(value) for part in found))
+    yield from filter(_is_telling, (part for groups in _INSIDE.findall(value) for part in groups))
     if "PRIVATE KEY" in value:
         yield from _KEY_LINE.findall(value)

@@ -154,9 +154,9 @@ class StorePath(PosixPath):
     def glob(self, pattern: str, **_: Any) -> Generator[Self, None, None]:
         """As of the disk, without `**`; a pattern's last part may be a plain name."""
         first, _slash, rest = pattern.partition("/")
-        for one in self.iterdir():
-            if fnmatchcase(one.name, first):
-                yield from one.glob(rest) if rest else (one,)
+        for path in self.iterdir():
+            if fnmatchcase(path.name, first):
+                yield from path.glob(rest) if rest else (path,)
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
         """Do nothing: a folder of a store exists if it has files."""

@@ -82,16 +82,15 @@ def _described_point(point: EntryPoint) -> str:
 
 def _loaded(point: EntryPoint) -> ModuleType:
     """Return the module of an entry point; raise PluginUnusable if it cannot be imported or is none."""
+    what = _described_point(point)
     try:
         module = point.load()
     except Exception as error:
         hint = "install what is missing, or update or uninstall the plug-in"
-        raise PluginUnusable(
-            f"{_described_point(point)} cannot be imported", why=described(error), hint=hint
-        ) from error
+        raise PluginUnusable(f"{what} cannot be imported", why=described(error), hint=hint) from error
     if not isinstance(module, ModuleType):
         hint = f"it must name the module only: {point.name} = {point.module}"
-        raise PluginUnusable(f"{_described_point(point)} leads to no module", hint=hint)
+        raise PluginUnusable(f"{what} leads to no module", hint=hint)
     return module
 
 
@@ -128,9 +127,9 @@ class PluginRegistry(Generic[T]):
 
     def name_of(self, kind: type) -> str:
         """Return the name of a class."""
-        own = f"{self.package}."
-        module = kind.__module__
-        return module.removeprefix(own).partition(".")[0] if module.startswith(own) else module.rpartition(".")[2]
+        package, module = f"{self.package}.", kind.__module__
+        is_built_in = module.startswith(package)
+        return module.removeprefix(package).partition(".")[0] if is_built_in else module.rpartition(".")[2]
 
     def _built_in(self) -> list[str]:
         package = importlib.import_module(self.package)

@@ -43,11 +43,6 @@ class Setting(Generic[T]):
         return "--" + self.name.replace("_", "-")
 
     @property
-    def old_flag(self) -> str | None:
-        """The former name on the command line."""
-        return "--" + self.old_name.replace("_", "-") if self.old_name else None
-
-    @property
     def variable(self) -> str:
         """The name in the environment."""
         return "MILLRACE_" + self.name.upper()
@@ -86,11 +81,10 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _yes(text: str) -> bool:
-    word = text.lower()
-    if word not in (*_ON, *_OFF):
+def _on_or_off(text: str) -> bool:
+    if text.lower() not in (*_ON, *_OFF):
         raise InvalidOption(f"{text!r} is neither on nor off", hint="write on or off")
-    return word in _ON
+    return text.lower() in _ON
 
 
 def _positive_duration(text: str) -> float:
@@ -100,7 +94,7 @@ def _positive_duration(text: str) -> float:
     return seconds
 
 
-def _when(text: str) -> str:
+def _on_off_or_auto(text: str) -> str:
     if text.lower() not in ("on", "off", "auto"):
         raise InvalidOption(f"{text!r} is none of on, off and auto", hint="auto is the default")
     return text.lower()
@@ -192,11 +186,11 @@ TOKEN = Setting[str | None](
     secret=True,
 )
 ARCHIVE = Setting(
-    "archive", _yes, True, "Whether an archive of Spark's classes is made and used, for quick starts.", "on"
+    "archive", _on_or_off, True, "Whether an archive of Spark's classes is made and used, for quick starts.", "on"
 )
 BULK_READER = Setting(
     "bulk_reader",
-    _when,
+    _on_off_or_auto,
     "auto",
     "Whether batches of topics are read in columns, without Spark's own source: on, off, or auto (large batches only).",
     old_name="bulk",
@@ -211,7 +205,7 @@ CHECK_TIMEOUT = Setting(
     "How long `millrace check` lets the code of a pipeline's file run before it gives up.",
     "30s",
 )
-VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")
+VERBOSE = Setting("verbose", _on_or_off, False, "Show stack traces and what child processes say.", "off")
 
 SETTINGS: tuple[Setting[Any], ...] = tuple(value for value in globals().values() if isinstance(value, Setting))
 """Every setting, in the order of this file."""

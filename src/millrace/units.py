@@ -43,10 +43,10 @@ def parse_interval(text: str) -> float:
 
 def parse_rate(text: str) -> float:
     """`500/s` (or `30/m`, `10/h`, plain `500`) as records a second."""
-    found = _RATE.fullmatch(text)
-    if not found or not 0 < float(found[1]) < math.inf:
+    match = _RATE.fullmatch(text)
+    if not match or not 0 < float(match[1]) < math.inf:
         raise InvalidOption(f"{text!r} is not a rate", hint="write it as 500/s, 30/m or 10/h, above zero")
-    return float(found[1]) / _SECONDS[found[2] or "s"]
+    return float(match[1]) / _SECONDS[match[2] or "s"]
 
 
 def parse_rate_with_unit(text: str) -> float:
@@ -109,10 +109,8 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment.astimezone()
     except (ValueError, OverflowError, OSError, InvalidOption):
-        raise InvalidOption(
-            f"{text!r} is not a point in time",
-            hint="write it as 2026-01-31T12:00:00Z, as milliseconds since 1970, as now, or as '5m ago'",
-        ) from None
+        hint = "write it as 2026-01-31T12:00:00Z, as milliseconds since 1970, as now, or as '5m ago'"
+        raise InvalidOption(f"{text!r} is not a point in time", hint=hint) from None
 
 
 def parse_start(text: str) -> str | int | datetime:
@@ -124,13 +122,12 @@ def parse_start(text: str) -> str | int | datetime:
     try:
         return parse_time(text)
     except InvalidOption:
-        raise InvalidOption(
-            f"{text!r} is not a place in a topic", hint="write earliest, latest, an offset, or a time as '5m ago'"
-        ) from None
+        hint = "write earliest, latest, an offset, or a time as '5m ago'"
+        raise InvalidOption(f"{text!r} is not a place in a topic", hint=hint) from None
 
 
 def format_count(number: int, noun: str) -> str:
-    """So many of something: `1 row`, `2,000 rows`, `3 batches`, `0 queries`."""
+    """A number of something: `1 row`, `2,000 rows`, `3 batches`, `0 queries`."""
     if number == 1:
         return f"1 {noun}"
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.errors import InvalidSql
-from millrace.pipeline.sql import parse_sql, tables_read, tidy
+from millrace.pipeline.sql import parsed, tables_read, tidy
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_tables_read(query: str, names: tuple[str, ...]) -> None:
 )
 def test_what_does_not_parse_is_told_with_its_position(query: str, line: int, column: int) -> None:
     with pytest.raises(InvalidSql) as raised:
-        parse_sql(query)
+        parsed(query)
     assert (raised.value.line, raised.value.column) == (line, column)
     assert "sqlglot" not in " ".join(raised.value.lines())
     assert "Token" not in " ".join(raised.value.lines())

@@ -125,7 +125,7 @@ def _value(key: str, text: str, place: SourceLocation) -> tuple[str, tuple[str, 
     for error in filled.unusable:
         raise FileUnusable(error.message, place=place, why=error.why, hint=error.hint)
     if filled.files or is_secret(key) or holds_password(filled.text):
-        return Secret(filled.text), filled.files
+        return Secret(filled.text), tuple(filled.files)
     return filled.text, ()
 
 

@@ -38,8 +38,8 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name in ("message", "hint", "why"):
-            if said := getattr(self, name):
-                object.__setattr__(self, name, without_secrets(said))
+            if text := getattr(self, name):
+                object.__setattr__(self, name, without_secrets(text))
 
     def lines(self) -> list[str]:
         """Return the problem as a compiler would print it, without colour."""
@@ -101,7 +101,7 @@ def described(error: BaseException) -> str:
 
 def printable(text: str) -> str:
     """Return a text without what a terminal or UTF-8 cannot take: control characters, halves of characters."""
-    return "".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in text)
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -17,77 +17,54 @@ _REFERENCE = re.compile(
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class InterpolatedText:
-    """A text after interpolation."""
+    """A text after interpolation, and what its references led to."""
 
     text: str
-    from_environment: bool = False
-    """Whether a part of it came from the environment."""
-    spelt_out: bool = True
-    """Whether the file itself holds the value, be it as a default."""
-    missing: tuple[str, ...] = ()
-    malformed: bool = False
-    files: tuple[str, ...] = ()
+    variables: list[str] = field(default_factory=list)
+    """Variables whose values are a part of it."""
+    defaults: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
     """Files that a part of it came from: it is a secret then."""
-    unusable: tuple[FileUnusable, ...] = ()
+    unusable: list[FileUnusable] = field(default_factory=list)
+    malformed: bool = False
+
+    @property
+    def spelt_out(self) -> bool:
+        """Whether the file itself holds the value, be it as a default."""
+        refers = self.variables or self.missing or self.defaults or self.files or self.unusable
+        return not refers or any(self.defaults)
 
 
 def fill(text: str, environment: Mapping[str, str]) -> InterpolatedText:
     """A text with what it refers to. As in a shell, a default also stands in for a variable that is empty."""
-    if "${" not in text:
-        return InterpolatedText(text)
-    references = _References(environment)
-    filled = _REFERENCE.sub(references.put, text)
-    refers = bool(
-        references.names or references.missing or references.defaults or references.files or references.unusable
-    )
-    return InterpolatedText(
-        filled,
-        bool(references.names),
-        not refers or any(references.defaults),
-        tuple(dict.fromkeys(references.missing)),
-        references.malformed,
-        tuple(references.files),
-        tuple(references.unusable),
-    )
+    filled = InterpolatedText(text)
+    filled.text = _REFERENCE.sub(lambda reference: _value(reference, environment, filled), text)
+    return filled
 
 
-@dataclass
-class _References:
-    """What the references of one text led to."""
-
-    environment: Mapping[str, str]
-    names: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    defaults: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-    unusable: list[FileUnusable] = field(default_factory=list)
-    malformed: bool = False
-
-    def put(self, reference: re.Match[str]) -> str:
-        """The text that stands for a reference."""
-        try:
-            if reference["file"] is not None:
-                self.files.append(reference["file"])
-                return read_secret(reference["file"])
-            return self._variable(reference)
-        except FileUnusable as error:
-            self.unusable.append(error)
-            return ""
-
-    def _variable(self, reference: re.Match[str]) -> str:
-        name, default = reference["name"], reference["default"]
+def _value(reference: re.Match[str], environment: Mapping[str, str], filled: InterpolatedText) -> str:
+    """Return the text that stands for a reference, and note in `filled` what it is."""
+    file, name, default = reference["file"], reference["name"], reference["default"]
+    try:
+        if file is not None:
+            filled.files.append(file)
+            return read_secret(file)
         if name is None:
-            self.malformed = self.malformed or reference[0] == "${"
+            filled.malformed = filled.malformed or reference[0] == "${"
             return "${"
-        value = read_variable_or_file(name, self.environment)
-        if default is not None:
-            self.defaults.append(default)
-            value = value or None
-        if value is not None:
-            self.names.append(name)
-            return value
-        if default is None:
-            self.missing.append(name)
-        return default or ""
+        value = read_variable_or_file(name, environment)
+    except FileUnusable as error:
+        filled.unusable.append(error)
+        return ""
+    if default is not None:
+        filled.defaults.append(default)
+        value = value or None
+    if value is not None:
+        filled.variables.append(name)
+        return value
+    if default is None and name not in filled.missing:
+        filled.missing.append(name)
+    return default or ""

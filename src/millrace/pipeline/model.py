@@ -59,9 +59,8 @@ def parse_trigger(text: str) -> Trigger:
     try:
         return Trigger("every", parse_interval(text))
     except InvalidOption:
-        raise InvalidOption(
-            f"{text!r} is not a trigger", hint="write fastest, 5s, once, continuous 1s or realtime"
-        ) from None
+        hint = "write fastest, 5s, once, continuous 1s or realtime"
+        raise InvalidOption(f"{text!r} is not a trigger", hint=hint) from None
 
 
 @dataclass(frozen=True)
@@ -104,9 +103,9 @@ def connection(connector: str, argument: Any = None, options: Mapping[str, Any] 
 def freeze(value: Any) -> Any:
     """Lists as tuples and mappings as tuples of pairs, all the way down."""
     if isinstance(value, list | tuple):
-        return tuple(freeze(one) for one in value)
+        return tuple(map(freeze, value))
     if isinstance(value, Mapping):
-        return tuple(sorted(((str(name), freeze(one)) for name, one in value.items()), key=lambda pair: pair[0]))
+        return tuple(sorted(((str(name), freeze(item)) for name, item in value.items()), key=lambda pair: pair[0]))
     return value
 
 
@@ -202,11 +201,11 @@ class PipelineDef:
 
     @cached_property
     def _sources(self) -> dict[str, SourceDef]:
-        return {one.name.lower(): one for one in reversed(self.sources)}  # of two, the first
+        return {source.name.lower(): source for source in reversed(self.sources)}  # of two, the first
 
     @cached_property
     def _tables(self) -> dict[str, TableDef]:
-        return {one.name.lower(): one for one in reversed(self.tables)}
+        return {table.name.lower(): table for table in reversed(self.tables)}
 
     def source(self, name: str) -> SourceDef | None:
         """The source of a name; as in SQL, capitals do not matter."""
@@ -216,23 +215,30 @@ class PipelineDef:
         """The table of a name; as in SQL, capitals do not matter."""
         return self._tables.get(name.lower())
 
-    def upstream(self, name: str) -> list[str]:
-        """A table or source and all that it needs, each after what it reads; stops at cycles and unknown names."""
-        found: dict[str, None] = {}
+    def element(self, name: str) -> TableDef | SourceDef | None:
+        """The table or source of a name."""
+        return self.table(name) or self.source(name)
+
+    def upstream(self, *names: str) -> list[str]:
+        """Tables or sources and all that they need, each after what it reads; stops at cycles and unknown names."""
+        ordered: list[str] = []
         seen: set[str] = set()
-        waiting = [(name, False)]
+        waiting = [(name, False) for name in reversed(names)]
         while waiting:  # not by recursion: a chain of tables may be long
-            one, done = waiting.pop()
-            element = self.table(one) or self.source(one)
-            if element is None or (not done and element.name.lower() in seen):
-                continue
-            if done:
-                found.setdefault(element.name)
-                continue
-            seen.add(element.name.lower())
-            waiting.append((one, True))
-            waiting.extend((read, False) for read in reversed(element.reads if isinstance(element, TableDef) else ()))
-        return list(found)
+            name, done = waiting.pop()
+            element = self.element(name)
+            if element and done:
+                ordered.append(element.name)
+            elif element and element.name.lower() not in seen:
+                seen.add(element.name.lower())
+                waiting.append((name, True))
+                reads = element.reads if isinstance(element, TableDef) else ()
+                waiting.extend((read, False) for read in reversed(reads))
+        return ordered
+
+    def upstream_sources(self, name: str) -> list[SourceDef]:
+        """The sources that a table needs, or the source itself."""
+        return [source for upstream in self.upstream(name) if (source := self.source(upstream))]
 
     def upstream_sources(self, name: str) -> list[SourceDef]:
         """Return the sources among what a table needs."""
@@ -242,7 +248,7 @@ class PipelineDef:
         """The same with every reference written as the element that it means writes its name."""
 
         def own(name: str) -> str:
-            element = self.table(name) or self.source(name)
+            element = self.element(name)
             return element.name if element else name
 
         return replace(

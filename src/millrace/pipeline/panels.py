@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from inspect import Parameter, Signature
 from typing import Any, Protocol
 
 from millrace.errors import InvalidOption, did_you_mean
@@ -25,11 +26,6 @@ class PanelOption:
     required: bool = False
     default: Any = None
 
-    @property
-    def names_columns(self) -> bool:
-        """Whether its value names columns of the table."""
-        return self.takes in ("time", "number", "column", "columns", "order")
-
 
 @dataclass(frozen=True)
 class PanelKind:
@@ -39,84 +35,76 @@ class PanelKind:
     help: str
     options: tuple[PanelOption, ...]
 
-    def option(self, name: str) -> PanelOption | None:
-        """An option by its name."""
-        return next((one for one in self.options if one.name == name), None)
 
-
-_WAYS = ("asc", "desc")
+_COLUMN_VALUES = ("time", "number", "column", "columns", "order")
+"""What options take whose values name columns of the table."""
+_DIRECTIONS = ("asc", "desc")
 _ORDER = "a column and asc or desc, as: count desc"
 _TITLE = PanelOption("title", "text", "What stands above it; the table's name if nothing is given.")
 
-KINDS: dict[str, PanelKind] = {
-    kind.name: kind
-    for kind in (
-        PanelKind(
-            "series",
-            "Lines over time.",
-            (
-                PanelOption("time", "time", "A column of time, or a window.", required=True),
-                PanelOption("value", "number", "The number that is drawn.", required=True),
-                PanelOption("key", "column", "One line for each of its values."),
-                _TITLE,
-            ),
+_KINDS = (
+    PanelKind(
+        "series",
+        "Lines over time.",
+        (
+            PanelOption("time", "time", "A column of time, or a window.", required=True),
+            PanelOption("value", "number", "The number that is drawn.", required=True),
+            PanelOption("key", "column", "One line for each of its values."),
+            _TITLE,
         ),
-        PanelKind(
-            "top",
-            "The largest values, as bars; of a windowed table, those of the window that is going on.",
-            (
-                PanelOption("label", "column", "What each bar is called.", required=True),
-                PanelOption("value", "number", "How long it is.", required=True),
-                PanelOption("limit", "count", "How many.", default=10),
-                _TITLE,
-            ),
+    ),
+    PanelKind(
+        "top",
+        "The largest values, as bars; of a windowed table, those of the window that is going on.",
+        (
+            PanelOption("label", "column", "What each bar is called.", required=True),
+            PanelOption("value", "number", "How long it is.", required=True),
+            PanelOption("limit", "count", "How many.", default=10),
+            _TITLE,
         ),
-        PanelKind(
-            "table",
-            "Rows as they are, the newest first.",
-            (
-                PanelOption("columns", "columns", "Which columns; all if nothing is given."),
-                PanelOption("order", "order", "A column to sort by, as: count desc."),
-                PanelOption("limit", "count", "How many rows.", default=100),
-                PanelOption("key", "columns", "Columns whose newest row replaces the one before."),
-                _TITLE,
-            ),
+    ),
+    PanelKind(
+        "table",
+        "Rows as they are, the newest first.",
+        (
+            PanelOption("columns", "columns", "Which columns; all if nothing is given."),
+            PanelOption("order", "order", "A column to sort by, as: count desc."),
+            PanelOption("limit", "count", "How many rows.", default=100),
+            PanelOption("key", "columns", "Columns whose newest row replaces the one before."),
+            _TITLE,
         ),
-        PanelKind(
-            "heat",
-            "A grid that is coloured by a number.",
-            (
-                PanelOption(
-                    "x", "column", "What goes from left to right: a time, a window or anything.", required=True
-                ),
-                PanelOption("y", "column", "What goes from top to bottom.", required=True),
-                PanelOption("value", "number", "The number that colours a cell.", required=True),
-                _TITLE,
-            ),
+    ),
+    PanelKind(
+        "heat",
+        "A grid that is coloured by a number.",
+        (
+            PanelOption("x", "column", "What goes from left to right: a time, a window or anything.", required=True),
+            PanelOption("y", "column", "What goes from top to bottom.", required=True),
+            PanelOption("value", "number", "The number that colours a cell.", required=True),
+            _TITLE,
         ),
-        PanelKind(
-            "number",
-            "One number, the newest.",
-            (
-                PanelOption("value", "number", "The number.", required=True),
-                PanelOption("unit", "text", "What stands behind it."),
-                _TITLE,
-            ),
+    ),
+    PanelKind(
+        "number",
+        "One number, the newest.",
+        (
+            PanelOption("value", "number", "The number.", required=True),
+            PanelOption("unit", "text", "What stands behind it."),
+            _TITLE,
         ),
-    )
-}
+    ),
+)
+KINDS: dict[str, PanelKind] = {kind.name: kind for kind in _KINDS}
 
 
 class Column(Protocol):
     """A column of a panel's table."""
 
     @property
-    def name(self) -> str:
-        """Its name."""
-
+    def name(self) -> str: ...
     @property
     def type(self) -> str | None:
-        """What the page takes it for: a `number`, a `time`, a `window` …; None when that is not known."""
+        """What the dashboard takes it for: a `number`, a `time`, a `window` …; None when that is not known."""
 
     @property
     def spark(self) -> str:
@@ -134,8 +122,8 @@ class RunPanel:
     @property
     def given(self) -> dict[str, Any]:
         """Its options, with the defaults of those that are not given."""
-        kind = KINDS[self.panel.kind]
-        return {one.name: one.default for one in kind.options} | dict(self.panel.options)
+        defaults = {option.name: option.default for option in KINDS[self.panel.kind].options}
+        return defaults | dict(self.panel.options)
 
     @property
     def title(self) -> str:
@@ -145,13 +133,13 @@ class RunPanel:
 
 def shown(panels: Iterable[Panel], *, inferred: bool = False) -> tuple[RunPanel, ...]:
     """Panels with their ids: the table and the kind, numbered when there are several alike."""
-    taken: dict[str, int] = {}
-    made = []
+    counts: Counter[str] = Counter()
+    run_panels = []
     for panel in panels:
         name = f"{panel.table}-{panel.kind}"
-        taken[name] = taken.get(name, 0) + 1
-        made.append(RunPanel(name if taken[name] == 1 else f"{name}-{taken[name]}", panel, inferred))
-    return tuple(made)
+        counts[name] += 1
+        run_panels.append(RunPanel(name if counts[name] == 1 else f"{name}-{counts[name]}", panel, inferred))
+    return tuple(run_panels)
 
 
 def mistakes(panel: Panel) -> Iterator[OptionMistake]:
@@ -160,11 +148,11 @@ def mistakes(panel: Panel) -> Iterator[OptionMistake]:
     if kind is None:
         return
     given = dict(panel.options)
-    known = [one.name for one in kind.options]
+    names = [option.name for option in kind.options]
     for name in given:
-        if name not in known:
-            said = f"a panel of the kind {kind.name} has no option {name!r}"
-            yield OptionMistake("panel.option", said, name, did_you_mean(name, known))
+        if name not in names:
+            message = f"a panel of the kind {kind.name} has no option {name!r}"
+            yield OptionMistake("panel.option", message, name, did_you_mean(name, names))
     for option in kind.options:
         value = given.get(option.name)
         wanted = None if value is None else _wanted(option, value)
@@ -180,34 +168,29 @@ def columns_named(panel: Panel) -> Iterator[tuple[PanelOption, str]]:
     kind = KINDS.get(panel.kind)
     given = dict(panel.options)
     for option in kind.options if kind else ():
-        value = given.get(option.name)
-        if value is None or not option.names_columns:
-            continue
-        for name in _names(value):
+        value = given.get(option.name) if option.takes in _COLUMN_VALUES else None
+        for name in _names(value) if value is not None else ():
             yield option, parse_order(name)[0] if option.takes == "order" else name
 
 
 def column_mistakes(panel: Panel, columns: Iterable[Column]) -> Iterator[OptionMistake]:
     """What is wrong with the columns that a panel names, where those of its table are known."""
-    known: dict[str, Column] = {}
-    for one in columns:
-        known.setdefault(one.name.lower(), one)
+    by_name = {column.name.lower(): column for column in reversed(list(columns))}  # of two, the first
     for option, name in columns_named(panel):
-        column = known.get(name.lower())
+        column = by_name.get(name.lower())
         if column is None:
-            said = f"the panel names {name!r}, which {panel.table!r} does not have"
-            yield OptionMistake(
-                "panel.column", said, option.name, did_you_mean(name, [one.name for one in known.values()])
-            )
+            message = f"the panel names {name!r}, which {panel.table!r} does not have"
+            hint = did_you_mean(name, [column.name for column in by_name.values()])
+            yield OptionMistake("panel.column", message, option.name, hint)
         elif column.type is not None and (wanted := _misfit(option, column.type)):
-            said = f"the panel's {option.name} is {name!r}, which is {column.spark}, not {wanted}"
-            yield OptionMistake("panel.type", said, option.name, option.help)
+            message = f"the panel's {option.name} is {name!r}, which is {column.spark}, not {wanted}"
+            yield OptionMistake("panel.type", message, option.name, option.help)
 
 
 def parse_order(text: str) -> tuple[str, bool]:
     """`count desc` as a column and whether it falls."""
     words = text.split()
-    if len(words) > 1 and words[-1].lower() in _WAYS:
+    if len(words) > 1 and words[-1].lower() in _DIRECTIONS:
         return text.rsplit(None, 1)[0].strip(), words[-1].lower() == "desc"
     if not words:
         raise InvalidOption("no column is named")
@@ -224,13 +207,11 @@ def maker(kind: str) -> Callable[..., tuple[str, dict[str, Any]]]:
     options = "\n".join(f"    {option.name}: {option.help}" for option in about.options)
     picture.__name__ = picture.__qualname__ = kind
     picture.__doc__ = f"{about.help}\n\n{options}\n"
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    picture.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(one.name, keyword, default=inspect.Parameter.empty if one.required else one.default)
-            for one in sorted(about.options, key=lambda one: not one.required)
-        ]
-    )
+    parameters = [
+        Parameter(option.name, Parameter.KEYWORD_ONLY, default=Parameter.empty if option.required else option.default)
+        for option in sorted(about.options, key=lambda option: not option.required)
+    ]
+    picture.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return picture
 
 
@@ -255,9 +236,9 @@ def _wanted(option: PanelOption, value: Any) -> str | None:
         return None if isinstance(value, str | int | float) and not isinstance(value, bool) else "text"
     if option.takes == "columns":
         listed = _names(value)
-        return None if listed and all(isinstance(one, str) and one for one in listed) else "a list of columns"
+        return None if listed and all(isinstance(name, str) and name for name in listed) else "a list of columns"
     if not isinstance(value, str) or not value.strip():
         return "the name of a column" if option.takes != "order" else _ORDER
-    if option.takes == "order" and len(value.split()) > 1 and value.split()[-1].lower() not in _WAYS:
+    if option.takes == "order" and len(value.split()) > 1 and value.split()[-1].lower() not in _DIRECTIONS:
         return f"{_ORDER}; {value.split()[-1]!r} is neither"
     return None

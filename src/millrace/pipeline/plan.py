@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from millrace.errors import SourceLocation
@@ -11,8 +12,8 @@ from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, Trigger
 from millrace.pipeline.panels import RunPanel, shown
 
 WITHOUT_BATCHES = ("realtime", "continuous")
-_BESIDE = Trigger("every", 1.0)
-"""Nobody looks more often, and a query that only draws or buries must leave the machine to those that write."""
+_SECONDARY_TRIGGER = Trigger("every", 1.0)
+"""Nobody looks more often, and a query without sinks must leave the machine to those that write."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,9 @@ def make_plan(pipeline: PipelineDef, *, once: bool = False, panels: bool = False
 
     `panels` is for a run whose page is served; else nobody would see them, and nothing is computed for them.
     """
-    groups: dict[str, list[SinkDef]] = {}
+    groups: defaultdict[str, list[SinkDef]] = defaultdict(list)
     for sink in pipeline.sinks:
-        groups.setdefault(_name(sink, pipeline), []).append(sink)
+        groups[_name(sink, pipeline)].append(sink)
     owned: set[str] = set()
     queries = []
     for name, sinks in groups.items():
@@ -84,16 +85,17 @@ def with_letters(plan: Plan, connectors: Connectors) -> Plan:
     It reads the source once more, in batches, and is there before the others are; also in a run that ends when it has
     caught up, so that it is never behind what the others have passed by.
     """
-    sources = [one for one in plan.pipeline.sources if one.name in unbatched(plan.pipeline) and not one.static]
-    read_again = [one for one in sources if connectors.source(one.connection, False).letters]
-    names = {one.name for one in read_again}
-    others = (replace(one, buries=tuple(name for name in one.buries if name not in names)) for one in plan.queries)
-    trigger = Trigger("once") if all(query.trigger.kind == "once" for query in plan.queries) else _BESIDE
+    names = unbatched(plan.pipeline)
+    sources = [source for source in plan.pipeline.sources if source.name in names and not source.static]
+    read_again = {source.name: source for source in sources if connectors.source(source.connection, False).letters}
+    once = all(query.trigger.kind == "once" for query in plan.queries)
+    trigger = Trigger("once") if once else _SECONDARY_TRIGGER
     # No table has a dot in its name, so no sink's query is called so.
-    own = (
-        Query(f"dead.{one.name}", one.name, (), "append", trigger, (one.name,), dead_letter_source=one)
-        for one in read_again
-    )
+    own = [
+        Query(f"dead.{name}", name, (), "append", trigger, (name,), dead_letter_source=source)
+        for name, source in read_again.items()
+    ]
+    others = [replace(query, buries=tuple(x for x in query.buries if x not in read_again)) for query in plan.queries]
     return replace(plan, queries=(*own, *others))
 
 
@@ -103,7 +105,7 @@ def unbatched(pipeline: PipelineDef) -> set[str]:
     Whoever reads one of them, Spark's own functions decode it: what is bad must be the same for all.
     """
     sinks = [sink for sink in pipeline.sinks if (sink.trigger or pipeline.trigger).kind in WITHOUT_BATCHES]
-    return {name for sink in sinks for name in pipeline.upstream(sink.table) if pipeline.source(name)}
+    return {source.name for sink in sinks for source in pipeline.upstream_sources(sink.table)}
 
 
 def _with_panels(pipeline: PipelineDef, queries: list[Query], owned: set[str]) -> list[Query]:
@@ -113,32 +115,31 @@ def _with_panels(pipeline: PipelineDef, queries: list[Query], owned: set[str]) -
     batches, the panel has a query of its own, which reads the source once more; so that one is left out of a run that
     ends when it has caught up, and whose page goes with it.
     """
-    carried: dict[str, list[RunPanel]] = {}
-    alone: dict[str, list[RunPanel]] = {}
-    for one in shown(pipeline.panels):
-        carrier = _carrier(queries, one.panel.table)
-        found = carried.setdefault(carrier.name, []) if carrier else alone.setdefault(one.panel.table, [])
-        found.append(one)
+    carried: defaultdict[str, list[RunPanel]] = defaultdict(list)
+    alone: defaultdict[str, list[RunPanel]] = defaultdict(list)
+    for panel in shown(pipeline.panels):
+        table = panel.panel.table
+        carrier = _carrier(queries, table)
+        (carried[carrier.name] if carrier else alone[table]).append(panel)
     carriers = [_carrier(queries, query.table) for query in queries if not pipeline.panels]
-    guessed = {carrier.name for carrier in carriers if carrier}
-    made = [
-        replace(query, panels=tuple(carried.get(query.name, ())), infers=query.name in guessed) for query in queries
+    inferring = {carrier.name for carrier in carriers if carrier}
+    with_panels = [
+        replace(query, panels=tuple(carried[query.name]), infers=query.name in inferring) for query in queries
     ]
-    ending = all(query.trigger.kind == "once" for query in queries)
-    return made + [_own(pipeline, table, looking, owned) for table, looking in alone.items() if not ending]
+    if all(query.trigger.kind == "once" for query in queries):
+        return with_panels
+    trigger = pipeline.trigger if pipeline.trigger.kind == "every" else _SECONDARY_TRIGGER
+    for table, panels in alone.items():
+        # No table has a dot in its name, so no sink's query is called so.
+        name, mode, unowned = f"panels.{table}", _mode(pipeline, table), _buries(pipeline, table, owned)
+        with_panels.append(Query(name, table, (), mode, trigger, unowned, tuple(panels)))
+    return with_panels
 
 
 def _carrier(queries: list[Query], table: str) -> Query | None:
-    """The query whose rows tell a panel the most: changed ones at once, rather than those of finished windows."""
-    found = [query for query in queries if query.table.lower() == table.lower() and query.batches]
-    return min(found, key=lambda query: ("update", "complete", "append").index(query.mode), default=None)
-
-
-def _own(pipeline: PipelineDef, table: str, panels: list[RunPanel], owned: set[str]) -> Query:
-    trigger = pipeline.trigger if pipeline.trigger.kind == "every" else _BESIDE
-    mode = _mode(pipeline, table)
-    # No table has a dot in its name, so no sink's query is called so.
-    return Query(f"panels.{table}", table, (), mode, trigger, _buries(pipeline, table, owned), tuple(panels))
+    """The query whose rows say the most to a panel: changed ones at once, rather than those of finished windows."""
+    queries = [query for query in queries if query.table.lower() == table.lower() and query.batches]
+    return min(queries, key=lambda query: ("update", "complete", "append").index(query.mode), default=None)
 
 
 def _mode(pipeline: PipelineDef, table: str) -> str:
@@ -146,28 +147,21 @@ def _mode(pipeline: PipelineDef, table: str) -> str:
     from millrace.pipeline.analysis.operators import UNKNOWN
     from millrace.pipeline.analysis.pipeline import analyse
 
-    operators = analyse(pipeline).get(table.lower(), UNKNOWN).operators
+    plan = analyse(pipeline).get(table.lower(), UNKNOWN)
     final = any(
         operator.session
         or operator.join in ("left", "right", "full")
         or (operator.after_aggregate and operator.kind == "aggregate")
-        for operator in operators
+        for operator in plan.operators
     )
-    return "update" if any(operator.kind == "aggregate" for operator in operators) and not final else "append"
+    return "update" if plan.aggregated and not final else "append"
 
 
 def _buries(pipeline: PipelineDef, table: str, owned: set[str]) -> tuple[str, ...]:
-    """The sources that nobody else buries; they are this one's from now on."""
-    needed = [one for one in pipeline.upstream(table) if pipeline.source(one) and one not in owned]
-    owned.update(needed)
-    return tuple(needed)
-
-
-def _called(argument: object) -> str:
-    """What a sink's argument is called: of a function or an object its name, since its text is another in each run."""
-    if argument is None or isinstance(argument, str | int | float | bool):
-        return str(argument)
-    return str(getattr(argument, "__qualname__", type(argument).__qualname__))
+    """The sources whose dead letters no other query writes; they are this one's from now on."""
+    unowned = [source.name for source in pipeline.upstream_sources(table) if source.name not in owned]
+    owned.update(unowned)
+    return tuple(unowned)
 
 
 def _name(sink: SinkDef, pipeline: PipelineDef) -> str:
@@ -180,5 +174,9 @@ def _name(sink: SinkDef, pipeline: PipelineDef) -> str:
     parts += [] if sink.mode == "append" else [sink.mode]
     parts += [] if sink.trigger is None else [sink.trigger.kind, f"{sink.trigger.seconds or ''}"]
     if (sink.trigger or pipeline.trigger).kind in WITHOUT_BATCHES:  # which Spark gives one sink only
-        parts += [sink.connection.connector, _called(sink.connection.argument)]
+        argument = sink.connection.argument
+        if argument is not None and not isinstance(argument, str | int | float | bool):
+            # A function or an object is called by its name: its text is another in each run.
+            argument = getattr(argument, "__qualname__", type(argument).__qualname__)
+        parts += [sink.connection.connector, str(argument)]
     return re.sub(r"[^\w.-]+", "_", "-".join(filter(None, parts)))

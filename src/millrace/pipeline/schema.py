@@ -1,6 +1,7 @@
 """The columns of a stream: their names and Spark types, read from Spark's DDL without Spark.
 
-A schema is plain frozen data: it is compared, printed as DDL and sent to Spark's workers.
+A schema is plain frozen data: it is compared, printed as DDL and sent to Spark's workers. `ddl()` of a part is how
+Spark writes it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ class Simple:
     name: str
 
     def ddl(self) -> str:
-        """The type as Spark writes it."""
         return self.name
 
 
@@ -45,7 +45,6 @@ class Decimal:
     scale: int = 0
 
     def ddl(self) -> str:
-        """The type as Spark writes it."""
         return f"decimal({self.precision},{self.scale})"
 
 
@@ -56,7 +55,6 @@ class Array:
     element: Type
 
     def ddl(self) -> str:
-        """The type as Spark writes it."""
         return f"array<{self.element.ddl()}>"
 
 
@@ -68,7 +66,6 @@ class Map:
     value: Type
 
     def ddl(self) -> str:
-        """The type as Spark writes it."""
         return f"map<{self.key.ddl()},{self.value.ddl()}>"
 
 
@@ -79,7 +76,6 @@ class Struct:
     fields: tuple[Field, ...]
 
     def ddl(self) -> str:
-        """The type as Spark writes it."""
         return f"struct<{', '.join(field.ddl(':') for field in self.fields)}>"
 
 
@@ -95,7 +91,7 @@ class Field:
     nullable: bool = True
 
     def ddl(self, mark: str = "") -> str:
-        """The field as Spark writes it, with a mark (a colon within structs) after its name."""
+        """Return the field with a mark (a colon within structs) after its name."""
         name = self.name if _PLAIN_NAME.fullmatch(self.name) else f"`{self.name.replace('`', '``')}`"
         return f"{name}{mark} {self.type.ddl()}{'' if self.nullable else ' NOT NULL'}"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
@@ -40,8 +39,7 @@ _MAX_DIGITS = 38
 _MAX_DEPTH = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A piece of the text."""
 
     kind: str
@@ -110,9 +108,8 @@ class _Parser:
         if token.kind == "IDENTIFIER" and token.text:
             return self._advance().text
         if not _WORD.fullmatch(token.text) or token.kind in ("STRING", "NUMBER"):
-            self._fail(
-                f"expected a column's name, got {token}", token, hint="a name with other signs stands in `backticks`"
-            )
+            hint = "a name with other signs stands in `backticks`"
+            self._fail(f"expected a column's name, got {token}", token, hint=hint)
         follows = self._after()
         if follows.text in (".", "-") or follows.kind == "DCOLON":
             self._fail(f"unexpected {follows} in a name", follows, hint="write such a name in `backticks`")
@@ -132,7 +129,11 @@ class _Parser:
             return Simple(name)
         if name in _DECIMALS:
             return self._decimal()
-        nested: dict[str, Callable[[], Type]] = {"array": self._array, "map": self._map, "struct": self._struct}
+        nested: dict[str, Callable[[], Type]] = {
+            "array": lambda: Array(self._type()),
+            "map": self._map,
+            "struct": lambda: Struct(self._fields()),
+        }
         return self._nested(nested[name], token) if name in nested else self._unknown(token, word)
 
     def _unknown(self, token: Token, word: str) -> NoReturn:
@@ -144,9 +145,8 @@ class _Parser:
         if not self._take("("):
             return Decimal()
         start = self._now()
-        precision, scale = self._digits(), 0
-        if self._take(","):
-            scale = self._digits()
+        precision = self._digits()
+        scale = self._digits() if self._take(",") else 0
         self._expect(")")
         if not 1 <= precision <= _MAX_DIGITS:
             self._fail(f"a decimal has 1 to {_MAX_DIGITS} digits, not {precision}", start)
@@ -167,13 +167,10 @@ class _Parser:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             self._fail(f"types are nested more than {_MAX_DEPTH} deep", start)
-        found = read()
+        nested = read()
         self._depth -= 1
         self._expect(">")
-        return found
-
-    def _array(self) -> Array:
-        return Array(self._type())
+        return nested
 
     def _map(self) -> Map:
         start = self._now()
@@ -182,9 +179,6 @@ class _Parser:
             self._fail("a map cannot be the key of a map", start)
         self._expect(",")
         return Map(key, self._type())
-
-    def _struct(self) -> Struct:
-        return Struct(self._fields())
 
     def _comment(self) -> None:
         if self._now().kind != "STRING":
@@ -217,12 +211,12 @@ class _Parser:
 
     def _tokenized(self, text: str) -> list[Token]:
         try:
-            found = Spark().tokenize(text)
+            tokens = Spark().tokenize(text)
         except TokenError:
             start = max(text.rfind("'"), text.rfind("`"), text.rfind('"'), 0)
             self._fail("a quote is not closed", Token("STRING", "", start))
-        tokens = [Token(token.token_type.name, token.text, token.start) for token in found]
-        return [*tokens, Token("END", "", len(text))]
+        end = Token("END", "", len(text))
+        return [*(Token(token.token_type.name, token.text, token.start) for token in tokens), end]
 
     def _fail(self, message: str, token: Token, *, why: str | None = None, hint: str | None = None) -> NoReturn:
         before = self._text[: token.start]

@@ -17,8 +17,9 @@ from millrace.errors import InvalidSql
 _NOT_AFTER_A_COMMA = ("COMMA", "FROM", "WHERE", "GROUP_BY", "ORDER_BY", "R_PAREN")
 
 
-def parse_sql(text: str) -> Any:
-    """The syntax tree of one SELECT (sqlglot's, in Spark's dialect)."""
+@lru_cache(maxsize=512)
+def parsed(text: str) -> Any:
+    """The syntax tree of one SELECT (sqlglot's, in Spark's dialect), for those who only look at it."""
     from sqlglot import errors, exp
     from sqlglot.dialects.spark import Spark
 
@@ -43,12 +44,6 @@ def parse_sql(text: str) -> Any:
     if not isinstance(trees[0], exp.Query):
         raise InvalidSql("a table is a query, and this is none", hint="write SELECT … FROM …")
     return trees[0]
-
-
-@lru_cache(maxsize=512)
-def parsed(text: str) -> Any:
-    """The same tree, made once, for those who only look at it."""
-    return parse_sql(text)
 
 
 def tables_read(text: str) -> tuple[str, ...]:
@@ -101,27 +96,25 @@ def blank_lines(text: str) -> int:
 
 
 def _mistake(about: dict[str, Any], otherwise: str) -> InvalidSql:
-    said, at = str(about.get("description") or otherwise.splitlines()[0]), about.get("highlight")
-    if said.startswith("Invalid expression"):
-        said = f"{at!r} is not expected here"
-    elif said.startswith("Required"):
-        said = f"something is missing at {at!r}"
+    text, at = str(about.get("description") or otherwise.splitlines()[0]), about.get("highlight")
+    if text.startswith("Invalid expression"):
+        text = f"{at!r} is not expected here"
+    elif text.startswith("Required"):
+        text = f"something is missing at {at!r}"
     else:  # without the parser's own names for things
-        said = re.sub(r" but got .*| for <.*|<[^>]*>", "", said).rstrip(". ")
-    mistake = InvalidSql(f"the SQL does not parse: {said[:1].lower()}{said[1:]}", why=_shown(about))
+        text = re.sub(r" but got .*| for <.*|<[^>]*>", "", text).rstrip(". ")
+    mistake = InvalidSql(f"the SQL does not parse: {text[:1].lower()}{text[1:]}", why=_shown(about))
     mistake.line = about.get("line") or 1
     mistake.column = max((about.get("col") or 1) - len(str(at or "")) + 1, 1)
     return mistake
 
 
 def _unfinished(error: Exception, text: str) -> InvalidSql:
-    """A quote or a comment that does not end; the tokenizer tells at which character it begins."""
-    said = str(error.__cause__ or error).splitlines()[0]
+    """A quote or a comment that does not end; the tokenizer reports at which character it begins."""
     mistake = InvalidSql("the SQL does not parse: a quote or a comment does not end")
-    found = re.search(r"Missing (.+) from \d+:(\d+)", said)
-    if found:
-        before = text[: int(found[2])]
-        mistake.why = f"the closing {found[1]} is missing"
+    if match := re.search(r"Missing (.+) from \d+:(\d+)", str(error.__cause__ or error).splitlines()[0]):
+        before = text[: int(match[2])]
+        mistake.why = f"the closing {match[1]} is missing"
         mistake.line, mistake.column = before.count("\n") + 1, len(before) - before.rfind("\n")
     return mistake
 
@@ -144,7 +137,7 @@ def _tokens(text: str) -> list[Any]:
 
     tokens = Spark().tokenize(text)
     for number, token in enumerate(tokens):
-        clause = [one.text.upper() for one in tokens[number + 2 : number + 3]] == ["AS"]
+        clause = [after.text.upper() for after in tokens[number + 2 : number + 3]] == ["AS"]
         if token.token_type == TokenType.WINDOW and not clause:
             token.token_type = TokenType.VAR
     return list(tokens)

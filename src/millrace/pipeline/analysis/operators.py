@@ -90,30 +90,27 @@ UNKNOWN = StreamPlan(None, None, opaque=True)
 def merged_plan(plans: Iterable[StreamPlan]) -> StreamPlan:
     """Return the plan of rows made from several: a stream if one of them is, with the operators of all."""
     parts = list(plans)
-    streaming = True if any(part.streaming for part in parts) else None
-    if streaming is None and all(part.streaming is False for part in parts):
-        streaming = False
+    streaming = any_true(part.streaming for part in parts)
     operators = dict.fromkeys(operator for part in parts for operator in part.operators)
-    known = [part.watermark_columns for part in parts if part.watermark_columns is not None]
-    watermark_columns = frozenset[str]().union(*known) if len(known) == len(parts) else None
+    columns = [part.watermark_columns for part in parts if part.watermark_columns is not None]
+    watermark_columns = frozenset[str]().union(*columns) if len(columns) == len(parts) else None
     return StreamPlan(streaming, watermark_columns, tuple(operators), any(part.opaque for part in parts))
 
 
-JOIN_KINDS = {
-    "semi": "semi",
-    "leftsemi": "semi",
-    "anti": "anti",
-    "leftanti": "anti",
-    "left": "left",
+def any_true(values: Iterable[bool | None]) -> bool | None:
+    """Return whether one of the values is true; None if that is not known, because one of them is None."""
+    distinct = set(values)
+    return True if True in distinct else None if None in distinct else False
+
+
+JOIN_KINDS = {kind: kind for kind in ("inner", "cross", "left", "right", "full", "semi", "anti")} | {
+    "": "inner",
     "leftouter": "left",
-    "right": "right",
     "rightouter": "right",
-    "full": "full",
     "outer": "full",
     "fullouter": "full",
-    "cross": "cross",
-    "inner": "inner",
-    "": "inner",
+    "leftsemi": "semi",
+    "leftanti": "anti",
 }
 
 
@@ -129,9 +126,7 @@ def join_operator_kind(kind: str, left: StreamPlan, right: StreamPlan) -> str | 
     if left.streaming and right.streaming:
         return "join"
     keeps_left, keeps_right = kind in ("left", "full", "semi", "anti"), kind in ("right", "full")
-    if (right.streaming and keeps_left) or (left.streaming and keeps_right):
-        return "outer"
-    return None
+    return "outer" if (right.streaming and keeps_left) or (left.streaming and keeps_right) else None
 
 
 def has_join_watermarks(kind: str, left: StreamPlan, right: StreamPlan) -> bool:

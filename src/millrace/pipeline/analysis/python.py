@@ -19,6 +19,7 @@ from millrace.pipeline.analysis.operators import (
     Operator,
     StreamPlan,
     WatermarkColumns,
+    any_true,
     join_operator_kind,
     merged_plan,
     pyspark_join_kind,
@@ -31,43 +32,28 @@ AGGREGATES = frozenset({"agg", "count", "sum", "avg", "mean", "max", "min"})
 STATES = frozenset({"applyInPandasWithState", "transformWithState", "transformWithStateInPandas"})
 DEDUPLICATES = frozenset({"distinct", "dropDuplicates", "drop_duplicates"})
 ACTIONS = frozenset({"count", "collect", "show", "toPandas", "first", "head", "take", "tail", "foreach", "isEmpty"})
-STEPS = {
-    "orderBy": "sort",
-    "sort": "sort",
-    "sortWithinPartitions": "sort",
-    "limit": "limit",
-    "offset": "offset",
-    "sample": "sample",
-    "sampleBy": "sample",
-    "randomSplit": "sample",
-}
-SETS = {
-    "union": "union",
-    "unionAll": "union",
-    "unionByName": "union",
-    "intersect": "intersect",
-    "intersectAll": "intersect",
-    "subtract": "except",
-    "exceptAll": "except",
-}
-COLUMNS = {
-    "countDistinct": "distinct",
-    "count_distinct": "distinct",
-    "sumDistinct": "distinct",
-    "sum_distinct": "distinct",
-    "over": "over",
-    "monotonically_increasing_id": "number",
-    "explode": "explode",
-    "explode_outer": "explode",
-    "posexplode": "explode",
-    "posexplode_outer": "explode",
-    "inline": "explode",
-    "current_timestamp": "clock",
-    "current_date": "clock",
-    "now": "clock",
-}
 _SAME = frozenset(
     {"filter", "where", "alias", "hint", "repartition", "coalesce", "cache", "persist", "observe", "fillna", "fill"}
+)
+
+
+def _kind_by_name(**names: str) -> dict[str, str]:
+    """Return the kind of operator of each method or function."""
+    return {name: kind.rstrip("_") for kind, listed in names.items() for name in listed.split()}
+
+
+STEPS = _kind_by_name(
+    sort="orderBy sort sortWithinPartitions", limit="limit", offset="offset", sample="sample sampleBy randomSplit"
+)
+SETS = _kind_by_name(
+    union="union unionAll unionByName", intersect="intersect intersectAll", except_="subtract exceptAll"
+)
+COLUMNS = _kind_by_name(
+    distinct="countDistinct count_distinct sumDistinct sum_distinct",
+    over="over",
+    number="monotonically_increasing_id",
+    explode="explode explode_outer posexplode posexplode_outer inline",
+    clock="current_timestamp current_date now",
 )
 
 
@@ -85,9 +71,7 @@ def after_method(plan: StreamPlan, name: str, node: ast.Call) -> StreamPlan:
     return replace(plan, watermark_columns=kept, opaque=plan.opaque or not known)
 
 
-def _kept(
-    watermark_columns: frozenset[str], name: str, node: ast.Call, words: list[str | None]
-) -> frozenset[str] | None:
+def _kept(watermark_columns: frozenset[str], name: str, node: ast.Call, words: list[str | None]) -> WatermarkColumns:
     named = [word.lower() if word else None for word in words]
     if name == "withColumn" and named and named[0]:
         return watermark_columns if named[0] not in watermark_columns else None
@@ -97,7 +81,7 @@ def _kept(
         return watermark_columns - set(named)
     if name == "select":
         columns = [(event_of(argument, watermark_columns), name_of(argument)) for argument in node.args]
-        if any(word == "*" for word in words):
+        if "*" in words:
             return watermark_columns
         if all(carries is not None for carries, _ in columns):
             return frozenset(column for carries, column in columns if carries and column)
@@ -147,15 +131,10 @@ def ends_duplicates(plan: StreamPlan, node: ast.Call) -> bool | None:
     """Whether a watermark ends what a deduplication remembers: event time must be among its columns."""
     if not plan.watermark_columns:
         return plan.watermarks_end_state
-    given = _argument(node, 0, "subset")
-    if given is None:
+    subset = _argument(node, 0, "subset")
+    if subset is None:
         return True
-    if not isinstance(given, ast.List | ast.Tuple):
-        return None
-    names = [_text(element) for element in given.elts]
-    if any(name and name.lower() in plan.watermark_columns for name in names):
-        return True
-    return None if None in names else False
+    return _name_one_of(plan.watermark_columns, subset.elts) if isinstance(subset, ast.List | ast.Tuple) else None
 
 
 def ends_join(left: StreamPlan, right: StreamPlan, node: ast.Call) -> bool | None:
@@ -166,11 +145,14 @@ def ends_join(left: StreamPlan, right: StreamPlan, node: ast.Call) -> bool | Non
     if not watermark_columns:
         return False
     on = _argument(node, 1, "on")
-    keys = list(on.elts) if isinstance(on, ast.List | ast.Tuple) else [on] if on is not None else []
-    names = [_text(key) for key in keys if key is not None]
-    if any(name and name.lower() in watermark_columns for name in names):
-        return True
-    return None if None in names else False
+    keys = on.elts if isinstance(on, ast.List | ast.Tuple) else [on] if on is not None else []
+    return _name_one_of(watermark_columns, keys)
+
+
+def _name_one_of(columns: frozenset[str], nodes: list[ast.expr]) -> bool | None:
+    """Return whether one of the nodes is the name of one of the columns; None if a node is an expression."""
+    names = map(_text, nodes)
+    return any_true(None if name is None else name.lower() in columns for name in names)
 
 
 def _argument(node: ast.Call, position: int, name: str) -> ast.expr | None:
@@ -216,15 +198,15 @@ def python_plan(table: TableDef, inputs: Mapping[str, StreamPlan]) -> StreamPlan
     rows = [plan for plan in analysis.returned if isinstance(plan, StreamPlan)]
     if not rows or len(rows) < len(analysis.returned):
         return replace(merged_plan([*given.values(), *rows, *analysis.actions]), watermark_columns=None, opaque=True)
-    made = merged_plan(rows)
-    return replace(made, operators=merged_plan([made, *analysis.actions]).operators)
+    plan = merged_plan(rows)
+    return replace(plan, operators=merged_plan([plan, *analysis.actions]).operators)
 
 
 class _Analysis:
-    def __init__(self, table: TableDef, given: dict[str, Any]) -> None:
+    def __init__(self, table: TableDef, parameters: dict[str, StreamPlan]) -> None:
         self.table = table
-        self.known: dict[str, Any] = given
-        self.returned: list[Any] = []
+        self.variables: dict[str, StreamPlan | Grouped | None] = {**parameters}
+        self.returned: list[StreamPlan | Grouped | None] = []
         self.actions: list[StreamPlan] = []
         self.certain = True
 
@@ -254,9 +236,9 @@ class _Analysis:
             for inner, below in zip(target.elts, value.elts, strict=True):
                 self._assign(inner, below)
         elif isinstance(target, ast.Name):
-            self.known[target.id] = self._uncertain(self.frame(value))
+            self.variables[target.id] = self._uncertain(self.frame(value))
 
-    def _uncertain(self, rows: Any) -> Any:
+    def _uncertain(self, rows: StreamPlan | Grouped | None) -> StreamPlan | Grouped | None:
         if self.certain or not isinstance(rows, StreamPlan):
             return rows
         return replace(rows, opaque=True, watermark_columns=None if rows.watermark_columns else rows.watermark_columns)
@@ -264,8 +246,7 @@ class _Analysis:
     def frame(self, node: ast.expr) -> StreamPlan | Grouped | None:
         """The rows that an expression stands for, or None when it is something else."""
         if isinstance(node, ast.Name):
-            rows: StreamPlan | Grouped | None = self.known.get(node.id)
-            return rows
+            return self.variables.get(node.id)
         if isinstance(node, ast.Attribute) and node.attr == "na":
             return self.frame(node.value)
         if isinstance(node, ast.IfExp):
@@ -301,7 +282,7 @@ class _Analysis:
         if name in GROUPS:
             return self._group(plan, node, flat=name.lower() == "groupby")
         if name in ("join", "crossJoin"):
-            return self._join(plan, name, node, what)
+            return self._join(plan, "cross" if name == "crossJoin" else _join_kind(node), node, what)
         if name in SETS:
             return self._set(plan, SETS[name], node, what)
         if name in DEDUPLICATES:
@@ -334,11 +315,10 @@ class _Analysis:
         if not plan.watermark_columns:
             return Grouped(plan, plan.watermarks_end_state, plan.watermark_columns, session)
         carries = [event_of(key, plan.watermark_columns) for key in keys]
-        bounded = True if True in carries else None if None in carries else False
         certain = flat and None not in carries
         names = (name_of(key) for key, carried in zip(keys, carries, strict=True) if carried)
         watermark_columns = frozenset(name for name in names if name) if certain else None
-        return Grouped(plan, bounded, watermark_columns, session)
+        return Grouped(plan, any_true(carries), watermark_columns, session)
 
     def _grouped(self, on: Grouped, name: str, node: ast.Call) -> StreamPlan | Grouped | None:
         what = f".{name}()"
@@ -359,9 +339,8 @@ class _Analysis:
         other = self.frame(node.args[0]) if node.args else None
         return other if isinstance(other, StreamPlan) else UNKNOWN
 
-    def _join(self, plan: StreamPlan, name: str, node: ast.Call, what: str) -> StreamPlan:
+    def _join(self, plan: StreamPlan, kind: str | None, node: ast.Call, what: str) -> StreamPlan:
         right = self._other(node)
-        kind = "cross" if name == "crossJoin" else _join_kind(node)
         both = merged_plan((plan, right))
         if kind is None:
             return replace(both, opaque=True)
@@ -383,9 +362,7 @@ class _Analysis:
 
 def _join_kind(node: ast.Call) -> str | None:
     how = _argument(node, 2, "how")
-    if how is None:
-        return "inner"
-    text = _text(how)
+    text = "inner" if how is None else _text(how)
     return None if text is None else pyspark_join_kind(text)
 
 

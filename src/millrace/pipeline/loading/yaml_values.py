@@ -65,7 +65,7 @@ class Values:
             return Secret(filled.text)
         # What comes from the environment into a mapping (Kafka's properties) may be one whatever its name.
         meaning = _meaning(filled.text) if node.plain else filled.text
-        if filled.from_environment and inside and isinstance(meaning, str):
+        if filled.variables and inside and isinstance(meaning, str):
             return Secret(filled.text)
         return meaning
 
