@@ -114,11 +114,6 @@ JOIN_KINDS = {kind: kind for kind in ("inner", "cross", "left", "right", "full",
 }
 
 
-def pyspark_join_kind(text: str) -> str | None:
-    """Return the kind of a join for PySpark's `how`."""
-    return JOIN_KINDS.get(text.lower().replace("_", "").replace(" ", ""))
-
-
 def join_operator_kind(kind: str, left: StreamPlan, right: StreamPlan) -> str | None:
     """Return `join` for two streams, `outer` if static rows would have to be kept; None for others, or if unknown."""
     if left.streaming is None or right.streaming is None:

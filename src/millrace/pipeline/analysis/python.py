@@ -15,6 +15,7 @@ from typing import Any
 
 from millrace.errors import SourceLocation
 from millrace.pipeline.analysis.operators import (
+    JOIN_KINDS,
     UNKNOWN,
     Operator,
     StreamPlan,
@@ -22,7 +23,6 @@ from millrace.pipeline.analysis.operators import (
     any_true,
     join_operator_kind,
     merged_plan,
-    pyspark_join_kind,
 )
 from millrace.pipeline.model import TableDef
 from millrace.pipeline.python_source import function_tree
@@ -363,7 +363,7 @@ class _Analysis:
 def _join_kind(node: ast.Call) -> str | None:
     how = _argument(node, 2, "how")
     text = "inner" if how is None else _text(how)
-    return None if text is None else pyspark_join_kind(text)
+    return None if text is None else JOIN_KINDS.get(text.lower().replace("_", "").replace(" ", ""))
 
 
 def _calls(node: ast.Call) -> Iterator[tuple[ast.Call, str]]:

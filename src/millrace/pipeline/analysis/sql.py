@@ -21,6 +21,7 @@ from millrace.pipeline.analysis.operators import (
     Operator,
     StreamPlan,
     WatermarkColumns,
+    any_true,
     has_join_watermarks,
     join_operator_kind,
     merged_plan,
@@ -52,16 +53,11 @@ def _bounded(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> bool | 
     """Whether a watermark ends the state: by an equal event time, or by a range between the event times."""
     if sides.left.watermark_columns is None or sides.right.watermark_columns is None:
         return None
-    conditions = [
-        condition for part in (join.args.get("on"), where) if part is not None for condition in _conjuncts(part)
-    ]
-    for name in join.args.get("using") or ():
-        if name.name.lower() in sides.left.watermark_columns | sides.right.watermark_columns:
-            return True
-    if any(
-        isinstance(condition, exp.EQ) and (_of_left(condition, sides) or _of_right(condition, sides))
-        for condition in conditions
-    ):
+    event_times = sides.left.watermark_columns | sides.right.watermark_columns
+    if any(column.name.lower() in event_times for column in join.args.get("using") or ()):
+        return True
+    conditions = [*_conjuncts(join.args.get("on")), *_conjuncts(where)]
+    if any(isinstance(condition, exp.EQ) and _has_event_time(condition, sides) for condition in conditions):
         return True
     ranged = any(isinstance(condition, _RANGES) and _spans(condition, sides) for condition in conditions)
     return ranged and has_join_watermarks(kind, sides.left, sides.right)
@@ -69,7 +65,7 @@ def _bounded(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> bool | 
 
 def _conjuncts(node: Any) -> list[Any]:
     node = node.this if isinstance(node, exp.Where) else node
-    return list(node.flatten()) if isinstance(node, exp.And) else [node]
+    return list(node.flatten()) if isinstance(node, exp.And) else [node] if node is not None else []
 
 
 def _spans(node: Any, sides: JoinSides) -> bool:
@@ -81,20 +77,16 @@ def _spans(node: Any, sides: JoinSides) -> bool:
     return bool(left and right) or len(unnamed) > 1 or bool(unnamed and (left or right))
 
 
-def _of_left(node: Any, sides: JoinSides) -> bool:
-    return any(
-        column.name.lower() in (sides.left_names.get(column.table.lower(), sides.left).watermark_columns or ())
-        for column in node.find_all(exp.Column)
-        if column.table.lower() != sides.name and isinstance(column.parent, exp.EQ)
-    )
-
-
-def _of_right(node: Any, sides: JoinSides) -> bool:
-    return any(
-        column.name.lower() in (sides.right.watermark_columns or ())
-        for column in node.find_all(exp.Column)
-        if column.table.lower() in (sides.name, "") and isinstance(column.parent, exp.EQ)
-    )
+def _has_event_time(node: Any, sides: JoinSides) -> bool:
+    """Whether a side of an equation is a column of event time."""
+    for column in node.find_all(exp.Column):
+        table = column.table.lower()
+        left = STATIC if table == sides.name else sides.left_names.get(table, sides.left)
+        right = sides.right if table in (sides.name, "") else STATIC
+        event_times = {*(left.watermark_columns or ()), *(right.watermark_columns or ())}
+        if isinstance(column.parent, exp.EQ) and column.name.lower() in event_times:
+            return True
+    return False
 
 
 _AGGREGATES = frozenset(
@@ -105,18 +97,10 @@ _AGGREGATES = frozenset(
 
 def own_expressions(node: exp.Select) -> Iterator[Any]:
     """The parts of a SELECT's own expressions, without those of the queries inside it."""
-    for clause in _clauses(node):
+    clauses = [node.args.get(key) for key in ("where", "having", "qualify", "group", "order")]
+    conditions = [join.args.get("on") for join in node.args.get("joins") or ()]
+    for clause in filter(None, (*node.expressions, *clauses, *conditions)):
         yield from clause.walk(prune=lambda part: isinstance(part, exp.Query))
-
-
-def _clauses(node: exp.Select) -> Iterator[Any]:
-    yield from node.expressions
-    for key in ("where", "having", "qualify", "group", "order"):
-        if node.args.get(key):
-            yield node.args[key]
-    for join in node.args.get("joins") or ():
-        if join.args.get("on"):
-            yield join.args["on"]
 
 
 def is_grouped(node: exp.Select) -> bool:
@@ -182,17 +166,10 @@ def selected_aggregates(node: exp.Select) -> tuple[str, ...]:
     return tuple(dict.fromkeys(expression_text(_whole(aggregate)) for aggregate in aggregates))
 
 
-def distinct_columns(node: exp.Select) -> tuple[str, ...] | None:
-    """The columns of a SELECT DISTINCT; None for those of a star."""
-    return None if node.is_star else tuple(expression_text(expression) for expression in node.expressions)
-
-
 def join_condition(join: exp.Join) -> tuple[str, ...]:
     """What a join joins by, without regard to order."""
-    on = join.args.get("on")
-    parts = _conjuncts(on) if on is not None else []
     using = [column.name.lower() for column in join.args.get("using") or ()]
-    return tuple(sorted([*(expression_text(part) for part in parts), *using]))
+    return tuple(sorted([*map(expression_text, _conjuncts(join.args.get("on"))), *using]))
 
 
 def _named(node: exp.Select, key: Any) -> Any:
@@ -266,22 +243,28 @@ class _Analysis:
 
     def _select(self, node: exp.Select) -> StreamPlan:
         origin = self._from(node)
-        plan = self._subqueries(node, origin.plan)
+        plan = origin.plan
+        for expression in own_expressions(node):
+            if isinstance(expression, exp.Query) and self.query(expression).streaming:
+                plan = replace(plan, streaming=True).then(self.operator("subquery", "a subquery", expression))
         for expression in own_expressions(node):
             plan = self._operation(expression, plan)
         if is_grouped(node):
-            bounded, session = self._grouping(node, origin)
-            at = node.args.get("group") or node.expressions[0]
-            what = "GROUP BY" if node.args.get("group") else "the aggregation"
-            kept: dict[str, Any] = {"keys": grouped_by(node), "values": selected_aggregates(node)}
-            plan = plan.then(self.operator("aggregate", what, at, bounded=bounded, session=session, **kept))
+            keys = list(grouping_keys(node))
+            bounded = any_true(self._event(key, origin, node) for key in keys)
+            session = any(unknown_function(part) == "session_window" for key in keys for part in key.walk())
+            state: dict[str, Any] = {"keys": grouped_by(node), "values": selected_aggregates(node)}
+            group = node.args.get("group")
+            what, at = ("GROUP BY", group) if group else ("the aggregation", node.expressions[0])
+            plan = plan.then(self.operator("aggregate", what, at, bounded=bounded, session=session, **state))
         for window in node.find_all(exp.Window):
             if window.find_ancestor(exp.Select) is node:
                 plan = plan.then(self.operator("over", "OVER", window))
         plan = plan.with_watermark_columns(self._carried(node, origin))
         if node.args.get("distinct"):
-            kept = {"keys": distinct_columns(node), "values": (), "bounded": plan.watermarks_end_state}
-            plan = plan.then(self.operator("aggregate", "SELECT DISTINCT", node.expressions[0], **kept))
+            columns = None if node.is_star else tuple(map(expression_text, node.expressions))
+            state = {"keys": columns, "values": (), "bounded": plan.watermarks_end_state}
+            plan = plan.then(self.operator("aggregate", "SELECT DISTINCT", node.expressions[0], **state))
         return self._end(node, plan)
 
     def _operation(self, node: Any, plan: StreamPlan) -> StreamPlan:
@@ -298,12 +281,10 @@ class _Analysis:
 
     def _end(self, node: Any, plan: StreamPlan) -> StreamPlan:
         """ORDER BY, LIMIT and OFFSET, which come last."""
-        for key, what in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
+        sorts = (("order", "sort", "ORDER BY"), ("sort", "sort", "SORT BY"), ("cluster", "sort", "CLUSTER BY"))
+        for key, kind, what in (*sorts, ("limit", "limit", "LIMIT"), ("offset", "offset", "OFFSET")):
             if node.args.get(key):
-                plan = plan.then(self.operator("sort", what, node.args[key]))
-        for key in ("limit", "offset"):
-            if node.args.get(key):
-                plan = plan.then(self.operator(key, key.upper(), node.args[key]))
+                plan = plan.then(self.operator(kind, what, node.args[key]))
         return plan
 
     def _from(self, node: exp.Select) -> _From:
@@ -375,19 +356,6 @@ class _Analysis:
             both = both.then(self.operator("except", "EXCEPT", at, certain=right.streaming is True))
         return both
 
-    def _subqueries(self, node: exp.Select, plan: StreamPlan) -> StreamPlan:
-        for expression in own_expressions(node):
-            if isinstance(expression, exp.Query) and self.query(expression).streaming:
-                plan = replace(plan, streaming=True).then(self.operator("subquery", "a subquery", expression))
-        return plan
-
-    def _grouping(self, node: exp.Select, origin: _From) -> tuple[bool | None, bool]:
-        """Whether the groups end by a watermark, and whether they are sessions."""
-        keys = list(grouping_keys(node))
-        carries = [self._event(key, origin, node) for key in keys]
-        session = any(unknown_function(part) == "session_window" for key in keys for part in key.walk())
-        return True if True in carries else None if None in carries else False, session
-
     def _carried(self, node: exp.Select, origin: _From) -> WatermarkColumns:
         """The event-time columns of what a SELECT gives."""
         names: set[str] = set()
@@ -418,12 +386,9 @@ class _Analysis:
         return False
 
     def _event_column(self, node: exp.Column, origin: _From, select: exp.Select | None) -> bool | None:
-        if node.table:
-            plan = origin.named.get(node.table.lower())
-            if plan is None:
-                return False  # a field of a struct: window.end is no event time any more
-        else:
-            plan = origin.plan
+        plan = origin.named.get(node.table.lower()) if node.table else origin.plan
+        if plan is None:
+            return False  # a field of a struct: window.end is no event time any more
         if plan.watermark_columns is None:
             return None
         if node.name.lower() in plan.watermark_columns:
