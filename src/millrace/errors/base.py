@@ -44,10 +44,9 @@ class Problem:
     def lines(self) -> list[str]:
         """Return the problem as a compiler would print it, without colour."""
         at = f"{self.place}: " if self.place else ""
-        shown = [f"{at}{self.severity}[{self.condition}]: {self.message}"]
-        shown += [f"  why: {self.why}"] if self.why else []
-        shown += [f"  try: {self.hint}"] if self.hint else []
-        return shown
+        details = {"why:": self.why, "try:": self.hint}
+        lines = [f"  {label} {text}" for label, text in details.items() if text]
+        return [f"{at}{self.severity}[{self.condition}]: {self.message}", *lines]
 
 
 class MillraceError(Exception):
@@ -72,11 +71,9 @@ class MillraceError(Exception):
 
     def lines(self) -> list[str]:
         """Return the message as it is shown, without colour."""
-        shown = [f"error[{self.condition}]: {self.message}"]
-        shown += [f"  at:  {self.place}"] if self.place else []
-        shown += [f"  why: {self.why}"] if self.why else []
-        shown += [f"  try: {self.hint}"] if self.hint else []
-        return shown
+        details = {"at: ": self.place, "why:": self.why, "try:": self.hint}
+        lines = [f"  {label} {text}" for label, text in details.items() if text]
+        return [f"error[{self.condition}]: {self.message}", *lines]
 
 
 class InputError(MillraceError, condition="input.invalid"):
@@ -107,13 +104,11 @@ def printable(text: str) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint that names the nearest other name, and all of them when they are few."""
     names = sorted(set(known) - {name})
-    near = get_close_matches(name, names, n=1, cutoff=0.6)
-    if near:
+    if near := get_close_matches(name, names, n=1, cutoff=0.6):
         return f"did you mean {near[0]!r}?"
     if not names:
         return "there are none yet"
-    shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-    return f"there are: {shown}"
+    return f"there are: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}"
 
 
 def deprecation_notice(old: str, new: str) -> str:

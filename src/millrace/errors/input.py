@@ -56,9 +56,9 @@ class InvalidDefinition(InputError, condition="pipeline.invalid"):
     @classmethod
     def listing(cls, file: str, problems: Iterable[Problem]) -> Self:
         """Return one error for several problems of a file."""
-        found = tuple(problems)
-        error = cls(f"{file} has {len(found)} problem{'s' if len(found) > 1 else ''}")
-        error.problems = found
+        listed = tuple(problems)
+        error = cls(f"{file} has {len(listed)} problem{'s' if len(listed) > 1 else ''}")
+        error.problems = listed
         return error
 
     def lines(self) -> list[str]:

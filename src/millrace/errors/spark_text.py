@@ -72,9 +72,8 @@ def java_causes(error: BaseException) -> list[JavaCause]:
         thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
         thrown = thrown or getattr(of_query, "_origin", None)
         while thrown is not None and len(causes) < _MAX_CAUSES:
-            causes.append(
-                JavaCause(str(thrown.getClass().getName()), str(thrown.getMessage() or ""), _condition(thrown))
-            )
+            kind, message = str(thrown.getClass().getName()), str(thrown.getMessage() or "")
+            causes.append(JavaCause(kind, message, _condition(thrown)))
             thrown = thrown.getCause()
     return causes
 
@@ -96,8 +95,7 @@ def plain_text(text: str) -> str:
     text = _CALLING.sub("", _STREAM.sub("", text.strip()))
     text = _CALLING.sub("", _traceback_end(text)) if _TRACEBACK in text else text
     for end in (_AFTER_MESSAGE, _JAVA_FRAME):
-        match = end.search(text)
-        text = text[: match.start()] if match else text
+        text = end.split(text, maxsplit=1)[0]
     text = _STAGE.sub("", _CLASS.sub("", text.strip()))
     text = _CONDITION.sub("", _CLASS.sub("", text))
     return _SQL_STATE.sub("", text).strip().rstrip(";").strip()

@@ -218,9 +218,7 @@ def maker(kind: str) -> Callable[..., tuple[str, dict[str, Any]]]:
 def _misfit(option: PanelOption, kind: str) -> str | None:
     if option.takes == "number" and kind != "number":
         return "a number"
-    if option.takes == "time" and kind not in ("time", "window"):
-        return "a time or a window"
-    return None
+    return "a time or a window" if option.takes == "time" and kind not in ("time", "window") else None
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -21,8 +21,10 @@ def function_tree(function: Callable[..., Any]) -> Function | None:
     code = function.__code__
     tree = _tree(code.co_filename)
     for node in ast.walk(tree) if tree else ():
-        if isinstance(node, Function) and node.name == code.co_name and _first_line(node) == code.co_firstlineno:
-            return node
+        if isinstance(node, Function) and node.name == code.co_name:
+            decorated = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if decorated == code.co_firstlineno:
+                return node
     return None
 
 
@@ -49,7 +51,7 @@ def literal_keywords(at: SourceLocation) -> Iterator[tuple[str, str, SourceLocat
 
 
 def _place_of(file: str, within: list[Any], text: str) -> tuple[SourceLocation | None, Marks]:
-    for node in (below for one in within for below in ast.walk(one)):
+    for node in (below for above in within for below in ast.walk(above)):
         if isinstance(node, ast.Constant | ast.JoinedStr) and getattr(node, "value", text) == text:
             # Only between triple quotes is a line of the text a line of the file.
             as_written = (node.end_lineno or node.lineno) - node.lineno == text.count("\n")
@@ -67,10 +69,6 @@ def _calls(at: SourceLocation) -> list[ast.Call]:
 
 def _text(node: ast.AST) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def _first_line(node: Function) -> int:
-    return min([node.lineno, *(one.lineno for one in node.decorator_list)])
 
 
 def _tree(file: str) -> ast.Module | None:

@@ -53,8 +53,7 @@ def secret(name: str | None = None, /, *, file: str | os.PathLike[str] | None = 
 
 def is_secret(name: str) -> bool:
     """Whether an option's name says that its value is a secret: `sasl.password`, `apiKey`, `access_token`."""
-    words = re.findall(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]*", name)
-    lower = [word.lower() for word in words]
+    lower = [word.lower() for word in re.findall(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]*", name)]
     if not _WORDS.isdisjoint(lower) or "apikey" in lower:
         # A path to a secret is none: ssl.keystore.location, token_file.
         return lower[-1] not in ("location", "path", "file", "url", "endpoint", "type")
@@ -75,9 +74,9 @@ def shown(name: str, value: str) -> str:
 def guarded(name: str, value: Any) -> Any:
     """A value with its secrets made unprintable, all the way down."""
     if isinstance(value, Mapping):
-        return {key: guarded(str(key) if not is_secret(name) else name, one) for key, one in value.items()}
+        return {key: guarded(str(key) if not is_secret(name) else name, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [guarded(name, one) for one in value]
+        return [guarded(name, item) for item in value]
     if isinstance(value, str) and not isinstance(value, Secret) and (is_secret(name) or holds_password(value)):
         return Secret(value)
     return value

@@ -126,10 +126,6 @@ def join_operator_kind(kind: str, left: StreamPlan, right: StreamPlan) -> str | 
 
 def has_join_watermarks(kind: str, left: StreamPlan, right: StreamPlan) -> bool:
     """Return whether both sides have the watermarks that a kind of join needs."""
-    if kind in ("left", "semi"):
-        return bool(right.watermark_columns)
-    if kind == "right":
-        return bool(left.watermark_columns)
-    if kind == "full":
-        return bool(left.watermark_columns or right.watermark_columns)
-    return bool(left.watermark_columns and right.watermark_columns)
+    has_left, has_right = bool(left.watermark_columns), bool(right.watermark_columns)
+    outer_joins = {"left": has_right, "semi": has_right, "right": has_left, "full": has_left or has_right}
+    return outer_joins.get(kind, has_left and has_right)

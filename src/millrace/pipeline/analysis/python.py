@@ -260,10 +260,7 @@ class _Analysis:
                 return self._method(self._expressions(on, node), node.func.attr, node)
             if isinstance(on, Grouped):
                 return self._grouped(replace(on, plan=self._expressions(on.plan, node)), node.func.attr, node)
-        return self._helper(node)
-
-    def _helper(self, node: ast.Call) -> StreamPlan | None:
-        """A function of the user's that is given rows: what comes out may be anything."""
+        # A function of the user's that is given rows: what comes out may be anything.
         given = [plan for plan in map(self.frame, node.args) if isinstance(plan, StreamPlan)]
         return replace(merged_plan(given), watermark_columns=None, opaque=True) if given else None
 

@@ -17,12 +17,8 @@ def plain_secrets(context: CheckContext) -> Iterator[Problem]:
     sources = [source.connection for source in context.pipeline.sources]
     for connection in (*sources, *(sink.connection for sink in context.pipeline.sinks)):
         in_python = connection.place.file.endswith(".py")
-        where = "the environment or a file"
-        hint = (
-            f'take it from {where}: mr.secret("PASSWORD") or mr.secret(file="/path")'
-            if in_python
-            else f"take it from {where}: ${{PASSWORD}} or ${{file:/path}}"
-        )
+        example = 'mr.secret("PASSWORD") or mr.secret(file="/path")' if in_python else "${PASSWORD} or ${file:/path}"
+        hint = f"take it from the environment or a file: {example}"
         for name, place in (*connection.bare, *_literal_secrets(connection)):
             message = f"{name or connection.connector} is a secret in plain text"
             yield Problem("secret.plain", message, place, hint, "everyone who reads the file sees it")
@@ -30,11 +26,10 @@ def plain_secrets(context: CheckContext) -> Iterator[Problem]:
 
 def _literal_secrets(connection: Connection) -> Iterator[tuple[str, SourceLocation]]:
     """Yield the secrets that are literals in a call in Python."""
-    if not connection.place.file.endswith(".py") or not _has_secret((connection.argument, connection.options)):
-        return
-    for name, text, place in literal_keywords(connection.place):
-        if is_secret(name) or holds_password(text):
-            yield name, place
+    if connection.place.file.endswith(".py") and _has_secret((connection.argument, connection.options)):
+        for name, text, place in literal_keywords(connection.place):
+            if is_secret(name) or holds_password(text):
+                yield name, place
 
 
 def _has_secret(value: object) -> bool:

@@ -1,12 +1,12 @@
 """What the rules of `check` know about a pipeline.
 
-- `CheckContext` has the pipeline, the plans of its tables and the facts of its connectors, each computed once.
-- `columns_of_schema` and `columns_of_sql` find the columns of a source or a table without Spark.
+`CheckContext` has the pipeline, the plans of its tables and the facts of its connectors, each computed once, and finds
+the columns of a source or a table without Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from millrace.pipeline.analysis.operators import UNKNOWN, Operator, StreamPlan
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.connector_facts import Connectors, Facts
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger
-from millrace.pipeline.schema import Decimal, Schema, Simple, Type
+from millrace.pipeline.schema import Decimal, Simple, Type
 from millrace.pipeline.sql import parsed
 
 _NUMBER_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double")
@@ -32,12 +32,7 @@ class KnownColumn:
     spark: str = ""
 
 
-def columns_of_schema(schema: Schema) -> list[KnownColumn]:
-    """Return the columns of a schema."""
-    return [KnownColumn(field.name, _type(field.type), field.type.ddl()) for field in schema.fields]
-
-
-def columns_of_sql(sql: str) -> list[KnownColumn] | None:
+def _columns_of_sql(sql: str) -> list[KnownColumn] | None:
     """Return the columns of a query; None if only Spark knows the name of one of them."""
     from sqlglot import exp
 
@@ -69,13 +64,12 @@ class CheckContext:
         self._facts: dict[int, Facts] = {}
 
     @cached_property
-    def plans(self) -> dict[str, StreamPlan]:
-        """Return the plan of every source and table by its name in lower case."""
+    def _plans(self) -> dict[str, StreamPlan]:
         return analyse(self.pipeline)
 
     def plan(self, name: str) -> StreamPlan:
         """Return the plan of a source or a table."""
-        return self.plans.get(name.lower(), UNKNOWN)
+        return self._plans.get(name.lower(), UNKNOWN)
 
     @property
     def elements(self) -> tuple[SourceDef | TableDef, ...]:
@@ -86,23 +80,23 @@ class CheckContext:
         """Return the columns of a source or a table; None if only Spark knows them."""
         if isinstance(element, SourceDef):
             schema = self.source_facts(element).schema
-            return columns_of_schema(schema) if schema else None
-        return columns_of_sql(element.sql) if element.sql else None
+            if schema is None:
+                return None
+            return [KnownColumn(field.name, _type(field.type), field.type.ddl()) for field in schema.fields]
+        return _columns_of_sql(element.sql) if element.sql else None
 
     def source_facts(self, source: SourceDef) -> Facts:
         """Return the facts about a source; none if a part of its definition could not be read."""
-        if id(source) not in self._facts:
-            readable = source.connection.readable
-            facts = self._connectors.source(source.connection, source.static) if readable else Facts()
-            self._facts[id(source)] = facts
-        return self._facts[id(source)]
+        return self._facts_of(source, lambda: self._connectors.source(source.connection, source.static))
 
     def sink_facts(self, sink: SinkDef) -> Facts:
-        """Return the facts about a sink."""
-        if id(sink) not in self._facts:
-            readable = sink.connection.readable
-            self._facts[id(sink)] = self._connectors.sink(sink.connection, sink.table) if readable else Facts()
-        return self._facts[id(sink)]
+        """Return the facts about a sink; none if a part of its definition could not be read."""
+        return self._facts_of(sink, lambda: self._connectors.sink(sink.connection, sink.table))
+
+    def _facts_of(self, element: SourceDef | SinkDef, find: Callable[[], Facts]) -> Facts:
+        if id(element) not in self._facts:
+            self._facts[id(element)] = find() if element.connection.readable else Facts()
+        return self._facts[id(element)]
 
     def trigger(self, sink: SinkDef) -> Trigger:
         """Return a sink's own trigger, else the pipeline's."""
@@ -112,24 +106,21 @@ class CheckContext:
         """Return the sinks with a kind of trigger."""
         return (sink for sink in self.pipeline.sinks if self.trigger(sink).kind == trigger)
 
-    def sink_operators(self, kind: str) -> Iterator[tuple[SinkDef, Operator]]:
-        """Return each sink with the operators of a kind that are certainly upstream of it."""
+    def sink_operators(self, *kinds: str) -> Iterator[tuple[SinkDef, Operator]]:
+        """Return each sink with the operators of some kinds that are certainly upstream of it."""
         for sink in self.pipeline.sinks:
             for operator in self.plan(sink.table).operators:
-                if operator.kind == kind and operator.certain:
+                if operator.kind in kinds and operator.certain:
                     yield sink, operator
 
     def sources_of(self, sink: SinkDef) -> Iterator[SourceDef]:
         """Return the streaming sources of a sink."""
-        sources = (self.pipeline.source(name) for name in self.pipeline.upstream(sink.table))
-        return (source for source in sources if source and not source.static)
+        return (source for source in self.pipeline.upstream_sources(sink.table) if not source.static)
 
     def watermarked(self, sink: SinkDef) -> Iterator[SourceDef | TableDef]:
-        """Yield the sources and tables upstream of a sink that have a watermark."""
-        for name in self.pipeline.upstream(sink.table):
-            element = self.pipeline.table(name) or self.pipeline.source(name)
-            if element and element.watermark:
-                yield element
+        """Return the sources and tables upstream of a sink that have a watermark."""
+        elements = map(self.pipeline.element, self.pipeline.upstream(sink.table))
+        return (element for element in elements if element and element.watermark)
 
 
 def sink_name(sink: SinkDef) -> str:

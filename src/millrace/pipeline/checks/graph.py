@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from millrace.errors import Problem, SourceLocation, did_you_mean
 from millrace.pipeline.checks.context import CheckContext, sink_name
 from millrace.pipeline.checks.tables import parses_as_sql
-from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef
+from millrace.pipeline.model import Panel, PipelineDef, SinkDef, SourceDef, TableDef
 
 
 def cycles(context: CheckContext) -> Iterator[Problem]:
@@ -30,11 +30,10 @@ def cycles(context: CheckContext) -> Iterator[Problem]:
 def no_sinks(context: CheckContext) -> Iterator[Problem]:
     """Without a sink nothing runs."""
     if not context.pipeline.sinks:
-        in_python = context.pipeline.place.file.endswith(".py")
-        hint = 'pipeline.sink("TABLE", mr.console())' if in_python else "sinks: [{from: TABLE, console: }]"
-        yield Problem(
-            "sink.none", "the pipeline has no sinks, so it does nothing", context.pipeline.place, f"add one, as {hint}"
-        )
+        place = context.pipeline.place
+        in_python = place.file.endswith(".py")
+        example = 'pipeline.sink("TABLE", mr.console())' if in_python else "sinks: [{from: TABLE, console: }]"
+        yield Problem("sink.none", "the pipeline has no sinks, so it does nothing", place, f"add one, as {example}")
 
 
 def unused_elements(context: CheckContext) -> Iterator[Problem]:
@@ -75,18 +74,13 @@ def _cycle(pipeline: PipelineDef, start: TableDef) -> list[str]:
                 continue
             reader_of[table.name.lower()] = reader
             if table is start:
-                return _path(reader_of, start)
+                path = [start.name]
+                while reader is not start:
+                    path.append(reader.name)
+                    reader = reader_of[reader.name.lower()]
+                return [*path, start.name][::-1]
             waiting.append(table)
     return []
-
-
-def _path(reader_of: dict[str, TableDef], start: TableDef) -> list[str]:
-    path = [start.name]
-    table = reader_of[start.name.lower()]
-    while table is not start:
-        path.append(table.name)
-        table = reader_of[table.name.lower()]
-    return [*path, start.name][::-1]
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -100,12 +94,12 @@ _RESERVED_NAMES = ("from", "lateral", "stream")
 def invalid_names(context: CheckContext) -> Iterator[Problem]:
     """Names of elements are used in SQL without quotes; the pipeline's is a folder's and a consumer group's."""
     pipeline = context.pipeline
+    message = f"a pipeline cannot be called {pipeline.name!r}"
     if pipeline.name and not _PIPELINE_NAME.fullmatch(pipeline.name):
-        hint = "use letters, digits, _, - and ., at most 100"
-        yield Problem("name.invalid", f"a pipeline cannot be called {pipeline.name!r}", pipeline.place, hint)
+        yield Problem("name.invalid", message, pipeline.place, "use letters, digits, _, - and ., at most 100")
     if pipeline.name.startswith(_DEAD_LETTER_PREFIX):
         hint = f"choose another: what begins with {_DEAD_LETTER_PREFIX} belongs to dead letters"
-        yield Problem("name.invalid", f"a pipeline cannot be called {pipeline.name!r}", pipeline.place, hint)
+        yield Problem("name.invalid", message, pipeline.place, hint)
     for element in context.elements:
         if not _NAME.fullmatch(element.name):
             hint = "use letters, digits and _, not beginning with a digit"
@@ -138,12 +132,12 @@ def unknown_names(context: CheckContext) -> Iterator[Problem]:
                 message = f"table {table.name!r} reads {read!r}, which is no source and no table"
                 others = [name for name in names if name != table.name]
                 yield Problem("name.unknown", message, _reading_place(table, read), did_you_mean(read, others))
-    sinks = [("sink", sink.table, sink.place) for sink in pipeline.sinks]
-    panels = [("panel", panel.table, panel.place) for panel in pipeline.panels]
-    for what, name, place in (*sinks, *panels):
-        if name and name.lower() not in lower:
-            message = f"a {what} takes {name!r}, which is no source and no table"
-            yield Problem("name.unknown", message, place, did_you_mean(name, names))
+    outputs: list[SinkDef | Panel] = [*pipeline.sinks, *pipeline.panels]
+    for output in outputs:
+        if output.table and output.table.lower() not in lower:
+            what = "sink" if isinstance(output, SinkDef) else "panel"
+            message = f"a {what} takes {output.table!r}, which is no source and no table"
+            yield Problem("name.unknown", message, output.place, did_you_mean(output.table, names))
 
 
 def _reading_place(table: TableDef, read: str) -> SourceLocation:

@@ -123,11 +123,9 @@ _UNSUPPORTED = {
 
 def unsupported_operation(context: CheckContext) -> Iterator[Problem]:
     """Operations that no stream allows, whatever the mode."""
-    for sink in context.pipeline.sinks:
-        for operator in context.plan(sink.table).operators:
-            if operator.kind in _UNSUPPORTED and operator.certain:
-                condition, message, hint = _UNSUPPORTED[operator.kind]
-                yield Problem(condition, f"{operator.what} {message}", operator.place, hint)
+    for _, operator in context.sink_operators(*_UNSUPPORTED):
+        condition, message, hint = _UNSUPPORTED[operator.kind]
+        yield Problem(condition, f"{operator.what} {message}", operator.place, hint)
 
 
 def sorting(context: CheckContext) -> Iterator[Problem]:

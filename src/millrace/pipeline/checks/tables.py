@@ -34,11 +34,10 @@ def panel_options(context: CheckContext) -> Iterator[Problem]:
 def panel_columns(context: CheckContext) -> Iterator[Problem]:
     """A panel names columns of its table, as far as they are known without Spark."""
     for panel in context.pipeline.panels:
-        element = context.pipeline.table(panel.table) or context.pipeline.source(panel.table)
+        element = context.pipeline.element(panel.table)
         columns = context.columns(element) if element else None
-        if columns is None or not panel.readable or any(mistakes(panel)):
-            continue
-        for mistake in column_mistakes(panel, columns):
+        skipped = columns is None or not panel.readable or any(mistakes(panel))
+        for mistake in column_mistakes(panel, columns or ()) if not skipped else ():
             yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
 
 
@@ -77,9 +76,7 @@ def other_sql_parameters(context: CheckContext) -> Iterator[Problem]:
     for table in context.pipeline.tables:
         if table.parameters is None or table.sql is None or not parses_as_sql(table.sql):
             continue
-        named = {name.lower() for name in table.parameters}
-        read = {name.lower() for name in table.reads}
-        if named != read:
+        if set(map(str.lower, table.parameters)) != set(map(str.lower, table.reads)):
             message = f"the parameters of {table.name!r} are not what its SQL reads"
             why = f"the SQL reads {', '.join(table.reads) or 'nothing'}"
             hint = f"write def {table.name}({', '.join(table.reads)}):"

@@ -30,7 +30,6 @@ _REFUSED_OPERATORS = {
     "limit": "a limit",
     "within": "deduplication within a watermark",
 }
-_CONTINUOUS_OPERATORS = ("python",)
 _HINT = "use another trigger, as 1s, or leave it out"
 
 
@@ -87,10 +86,9 @@ def realtime_mode(context: CheckContext) -> Iterator[Problem]:
 
 def realtime_operators(context: CheckContext) -> Iterator[Problem]:
     """Real-time mode has projections, filters, explode, unions, static joins, aggregation and deduplication."""
-    for sink in context.sinks_with("realtime"):
-        for operator in context.plan(sink.table).operators:
-            if operator.kind in _REFUSED_OPERATORS and operator.certain:
-                yield realtime_refusal(operator.kind, operator.what, operator.table, operator.place)
+    for sink, operator in context.sink_operators(*_REFUSED_OPERATORS):
+        if context.trigger(sink).kind == "realtime":
+            yield realtime_refusal(operator.kind, operator.what, operator.table, operator.place)
 
 
 def realtime_refusal(kind: str, what: str, table: str, place: SourceLocation) -> Problem:
@@ -103,8 +101,7 @@ def realtime_shared_table(context: CheckContext) -> Iterator[Problem]:
     """In real-time mode each sink is a query of its own."""
     sinks_of_table = Counter(sink.table.lower() for sink in context.sinks_with("realtime"))
     for sink in context.sinks_with("realtime"):
-        count = sinks_of_table[sink.table.lower()]
-        if count > 1:
+        if (count := sinks_of_table[sink.table.lower()]) > 1:
             message = f"{sink.table!r} has {count} sinks with trigger: realtime"
             why = "each of them reads the source and computes the table on its own"
             yield Problem("realtime.sinks", message, sink.place, "write to one, and read from there", why, "warning")
@@ -114,7 +111,7 @@ def continuous_operators(context: CheckContext) -> Iterator[Problem]:
     """Continuous processing only projects and filters."""
     for sink in context.sinks_with("continuous"):
         for operator in context.plan(sink.table).operators:
-            if operator.kind not in _CONTINUOUS_OPERATORS and operator.certain:
+            if operator.kind != "python" and operator.certain:
                 message = f"{operator.what} in {operator.table!r} prevents trigger: continuous"
                 why = "continuous processing only selects and filters rows"
                 yield Problem("continuous.operator", message, operator.place, _HINT, why)

@@ -28,9 +28,9 @@ def only_filters_differ(before: str, now: str) -> bool | None:
         return False
     if _sql_text(old) == _sql_text(new):
         return None
-    if any(not isinstance(one, exp.Select) or one.find(exp.Subquery, exp.With) for one in (old, new)):
+    if any(not isinstance(tree, exp.Select) or tree.find(exp.Subquery, exp.With) for tree in (old, new)):
         return False
-    return _sql_text(_unfiltered(old)) == _sql_text(_unfiltered(new))
+    return _sql_text(old, filtered=False) == _sql_text(new, filtered=False)
 
 
 def skeleton(written: str) -> str:
@@ -38,15 +38,11 @@ def skeleton(written: str) -> str:
     return _OPERAND.sub("?", written)
 
 
-def _unfiltered(tree: Any) -> Any:
-    copy = tree.copy()
-    copy.set("where", None)
-    return copy
-
-
-def _sql_text(tree: Any) -> str:
-    written: str = tree.sql(dialect="spark", comments=False)
-    return written
+def _sql_text(tree: Any, *, filtered: bool = True) -> str:
+    if not filtered:
+        tree = tree.copy()
+        tree.set("where", None)
+    return str(tree.sql(dialect="spark", comments=False))
 
 
 COMPATIBLE, UNKNOWN, CHANGES_MEANING, INCOMPATIBLE = "new", "asks", "mixes", "breaks"
@@ -81,27 +77,22 @@ def changes(before: QuerySnapshot, now: QuerySnapshot) -> list[Change]:
 
 def _sources(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
     """Another place under the same name, and changed options; the state folder tells the rest, with the cluster."""
-    for name in [one for one in now["sources"] if one in before["sources"]]:
+    for name in [name for name in now["sources"] if name in before["sources"]]:
         old, new = before["sources"][name], now["sources"][name]
         if old["argument"] == new["argument"] and old["reads"] != new["reads"] and not new["static"]:
-            yield Change(
-                INCOMPATIBLE, "source", f"{name} was {old['reads'] or 'elsewhere'}; now {new['reads'] or 'elsewhere'}"
-            )
-        for option in _different(old["options"], new["options"]):
-            was, given = (_option_text(one["options"].get(option)) for one in (old, new))
+            what = f"{name} was {old['reads'] or 'elsewhere'}; now {new['reads'] or 'elsewhere'}"
+            yield Change(INCOMPATIBLE, "source", what)
+        for option, was, given in _changed_options(old, new):
+            effect = UNKNOWN if option in _COLUMN_OPTIONS and _keeps(before, now) else COMPATIBLE
+            what = f"{option} was {was}; now {given}"
             if option == "start":
-                yield Change(
-                    COMPATIBLE, "source", f"{name}: start is now {given}; not used, since it reads on where it was"
-                )
-            else:
-                effect = UNKNOWN if option in _COLUMN_OPTIONS and _keeps(before, now) else COMPATIBLE
-                yield Change(effect, "source", f"{name}: {option} was {was}; now {given}")
+                what = f"start is now {given}; not used, since it reads on where it was"
+            yield Change(effect, "source", f"{name}: {what}")
         if old["watermark"] != new["watermark"]:
             yield Change(COMPATIBLE, "source", f"{name}: {_watermark(old, new)}")
         if old["static"] and old["argument"] != new["argument"]:
-            yield Change(
-                COMPATIBLE, "source", f"{name}: the static table was {old['argument']!r}; now {new['argument']!r}"
-            )
+            what = f"{name}: the static table was {old['argument']!r}; now {new['argument']!r}"
+            yield Change(COMPATIBLE, "source", what)
 
 
 def _keeps(before: QuerySnapshot, now: QuerySnapshot) -> bool:
@@ -132,31 +123,27 @@ def _rewritten(name: str, old: QuerySnapshot, new: QuerySnapshot, now: QuerySnap
     if (old["sql"] is None) != (new["sql"] is None):
         return Change(UNKNOWN, "table", f"table {name} is now {'SQL' if new['sql'] else 'a function'}")
     if new["sql"] is not None:
-        if old["sql"] == new["sql"]:
-            return None
-        filters = only_filters_differ(old["sql"], new["sql"])
+        filters = None if old["sql"] == new["sql"] else only_filters_differ(old["sql"], new["sql"])
         if filters is None:
             return None
-        return Change(
-            COMPATIBLE if filters else UNKNOWN, "table", f"table {name}: the {'filter' if filters else 'SQL'} changed"
-        )
+        effect, what = (COMPATIBLE, "filter") if filters else (UNKNOWN, "SQL")
+        return Change(effect, "table", f"table {name}: the {what} changed")
     if old.get("function") is None or old.get("function") != new.get("function"):
         return Change(UNKNOWN, "table", f"table {name}: the function changed")
     if not now["certain"] and old.get("file") != new.get("file"):
-        return Change(
-            UNKNOWN, "table", f"table {name}: the file of its function changed, and it may call what is there"
-        )
+        what = f"table {name}: the file of its function changed, and it may call what is there"
+        return Change(UNKNOWN, "table", what)
     return None
 
 
 def _first_to_keep(name: str, before: QuerySnapshot, now: QuerySnapshot) -> bool:
     """Whether nothing that a table reads keeps state, so that a filter in it only decides what comes in from now on."""
-    return all(said["certain"] and _above(said, name) for said in (before, now))
+    return all(snapshot["certain"] and _above(snapshot, name) for snapshot in (before, now))
 
 
-def _above(said: QuerySnapshot, name: str) -> bool:
-    order = list(said["tables"])
-    steps = [step for step in said["steps"] if step["table"] in order]
+def _above(snapshot: QuerySnapshot, name: str) -> bool:
+    order = list(snapshot["tables"])
+    steps = [step for step in snapshot["steps"] if step["table"] in order]
     joins = any(step["kind"] == "join" and step["table"] == name for step in steps)  # its WHERE comes after it
     return not joins and all(order.index(step["table"]) >= order.index(name) for step in steps)
 
@@ -169,9 +156,9 @@ def _state(before: QuerySnapshot, now: QuerySnapshot, *, changed: bool) -> Itera
     if [_kind(step) for step in old] != [_kind(step) for step in new]:
         yield Change(INCOMPATIBLE, "state", f"{_kept(old, 'it kept')}; now {_kept(new, 'it keeps')}")
         return
-    for one, other in zip(old, new, strict=True):
+    for old_step, new_step in zip(old, new, strict=True):
         for part, noun in (("keys", "keys"), ("values", "aggregates")):
-            yield from _differing(one, other, part, "condition" if one["kind"] == "join" else noun)
+            yield from _differing(old_step, new_step, part, "condition" if old_step["kind"] == "join" else noun)
 
 
 def _differing(old: QuerySnapshot, new: QuerySnapshot, part: str, noun: str) -> Iterator[Change]:
@@ -185,31 +172,34 @@ def _differing(old: QuerySnapshot, new: QuerySnapshot, part: str, noun: str) -> 
 
 
 def _sinks(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
-    old = {(one["connector"], one["to"]): one for one in before["sinks"]}
-    new = {(one["connector"], one["to"]): one for one in now["sinks"]}
-    lasting = [one for one in old if old[one]["resumes"]]
-    if lasting and not any(one in new for one in lasting):
-        was, given = (", ".join(_sink_text(one) for one in found) for found in (old, new))
-        rest = "" if any(one["midway"] for one in now["sinks"]) else ", which cannot begin in the middle"
-        effect = CHANGES_MEANING if all(one["midway"] for one in now["sinks"]) else INCOMPATIBLE
-        yield Change(effect, "sink", f"it wrote to {was}; now it writes to {given}{rest}")
+    old, new = ({_sink_text(sink): sink for sink in snapshot["sinks"]} for snapshot in (before, now))
+    lasting = [sink for sink in old if old[sink]["resumes"]]
+    midway = [sink["midway"] for sink in now["sinks"]]
+    if lasting and not any(sink in new for sink in lasting):
+        rest = "" if any(midway) else ", which cannot begin in the middle"
+        effect = CHANGES_MEANING if all(midway) else INCOMPATIBLE
+        yield Change(effect, "sink", f"it wrote to {', '.join(old)}; now it writes to {', '.join(new)}{rest}")
         return
-    for one in new:
-        if one not in old and not new[one]["midway"]:
-            yield Change(INCOMPATIBLE, "sink", f"{_sink_text(one)} is new, and cannot begin in the middle of a query")
-        elif one not in old:
-            yield Change(COMPATIBLE, "sink", f"{_sink_text(one)} is new: it gets what comes from now on")
+    for sink in new:
+        if sink in old:
+            for option, was, given in _changed_options(old[sink], new[sink]):
+                yield Change(COMPATIBLE, "sink", f"{sink}: {option} was {was}; now {given}")
+        elif new[sink]["midway"]:
+            yield Change(COMPATIBLE, "sink", f"{sink} is new: it gets what comes from now on")
         else:
-            for option in _different(old[one]["options"], new[one]["options"]):
-                was, given = (_option_text(found[one]["options"].get(option)) for found in (old, new))
-                yield Change(COMPATIBLE, "sink", f"{_sink_text(one)}: {option} was {was}; now {given}")
-    for one in old:
-        if one not in new:
-            yield Change(COMPATIBLE, "sink", f"{_sink_text(one)} is not written any more")
+            yield Change(INCOMPATIBLE, "sink", f"{sink} is new, and cannot begin in the middle of a query")
+    for sink in old:
+        if sink not in new:
+            yield Change(COMPATIBLE, "sink", f"{sink} is not written any more")
 
 
-def _different(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    return [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
+def _changed_options(old: QuerySnapshot, new: QuerySnapshot) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each option that differs, with its old and its new value for messages."""
+    before, now = old["options"], new["options"]
+    for name in dict.fromkeys([*before, *now]):
+        if before.get(name) != now.get(name):
+            was, given = ("not set" if value is None else repr(value) for value in (before.get(name), now.get(name)))
+            yield name, was, given
 
 
 def _kind(step: QuerySnapshot) -> tuple[str, str]:
@@ -217,27 +207,18 @@ def _kind(step: QuerySnapshot) -> tuple[str, str]:
 
 
 def _kept(steps: list[QuerySnapshot], verb: str) -> str:
-    if not steps:
-        return f"{verb} no state"
-    return f"{verb} the state of {', '.join(step['what'] for step in steps)}"
+    return f"{verb} the state of {', '.join(step['what'] for step in steps)}" if steps else f"{verb} no state"
 
 
-def _sink_text(sink: tuple[str, str]) -> str:
-    connector, to = sink
-    return to if to == connector else f"{to} ({connector})"
+def _sink_text(sink: QuerySnapshot) -> str:
+    return sink["to"] if sink["to"] == sink["connector"] else f"{sink['to']} ({sink['connector']})"
 
 
 def _watermark(old: QuerySnapshot, new: QuerySnapshot) -> str:
-    was, given = (
-        "none" if one["watermark"] is None else f"{one['watermark'][1]:g}s on {one['watermark'][0]}"
-        for one in (old, new)
-    )
+    marks = (old["watermark"], new["watermark"])
+    was, given = ("none" if mark is None else f"{mark[1]:g}s on {mark[0]}" for mark in marks)
     return f"the watermark was {was}; now {given}"
 
 
-def _listed(found: list[str]) -> str:
-    return ", ".join(found) or "none"
-
-
-def _option_text(value: Any) -> str:
-    return "not set" if value is None else repr(value)
+def _listed(texts: list[str]) -> str:
+    return ", ".join(texts) or "none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -26,9 +26,8 @@ QuerySnapshot = dict[str, Any]
 
 def snapshot_query(pipeline: PipelineDef, query: Query, connectors: Connectors) -> QuerySnapshot:
     """Return the snapshot of a query, without secrets."""
-    names = pipeline.upstream(query.table)
-    sources = [source for name in names if (source := pipeline.source(name))]
-    tables = [table for name in names if (table := pipeline.table(name))]
+    sources = pipeline.upstream_sources(query.table)
+    tables = [table for name in pipeline.upstream(query.table) if (table := pipeline.table(name))]
     plan = analyse(pipeline).get(query.table.lower(), UNKNOWN)
     return {
         "table": query.table,
@@ -61,10 +60,7 @@ def _connection(connection: Connection) -> QuerySnapshot:
 
 
 def _table(table: TableDef) -> QuerySnapshot:
-    snapshot: QuerySnapshot = {
-        "watermark": _watermark(table.watermark),
-        "sql": table.sql and without_secrets(table.sql),
-    }
+    snapshot = {"watermark": _watermark(table.watermark), "sql": table.sql and without_secrets(table.sql)}
     if table.function is not None and table.sql is None:
         snapshot |= {"function": _digest(function_text(table.function)), "file": _digest(_file_text(table.function))}
     return snapshot
@@ -79,8 +75,8 @@ def _operator(operator: Operator) -> QuerySnapshot:
     return snapshot | {"keys": _list(operator.keys), "values": _list(operator.values)}
 
 
-def _list(found: tuple[str, ...] | None) -> list[str] | None:
-    return None if found is None else list(found)
+def _list(texts: tuple[str, ...] | None) -> list[str] | None:
+    return None if texts is None else list(texts)
 
 
 def option_to_json(value: Any) -> Any:
@@ -92,9 +88,9 @@ def option_to_json(value: Any) -> Any:
     if value is None or isinstance(value, int | float | bool):
         return value
     if isinstance(value, Mapping):
-        return {str(name): option_to_json(one) for name, one in value.items()}
+        return {str(name): option_to_json(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        return [option_to_json(one) for one in value]
+        return [option_to_json(item) for item in value]
     return f"{type(value).__name__} {getattr(value, '__qualname__', '')}".strip()
 
 
@@ -103,14 +99,9 @@ def function_text(function: Callable[..., Any]) -> str | None:
     tree = function_tree(function)
     if tree is None:
         return None
-    return "\n".join([ast.unparse(tree.args), *(ast.unparse(one) for one in _statements(tree.body))])
-
-
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for number, one in enumerate(body):
-        documentation = number == 0 and isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
-        if not documentation:
-            yield one
+    first = tree.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return "\n".join(map(ast.unparse, (tree.args, *tree.body[documented:])))
 
 
 def _file_text(function: Callable[..., Any]) -> str | None:

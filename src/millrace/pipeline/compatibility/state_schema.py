@@ -57,20 +57,20 @@ def state_differences(before: StateSchema, now: StateSchema) -> list[Change]:
 
 def _sources(before: StateSchema, now: StateSchema) -> Iterator[Change]:
     if before.sources != now.sources:
-        was, given = (", ".join(one.sources) for one in (before, now))
-        why = "Spark tells sources apart by their order"
-        yield Change(INCOMPATIBLE, "source", f"it read {was}; now {given}, and {why}")
+        was, given = ", ".join(before.sources), ", ".join(now.sources)
+        what = f"it read {was}; now {given}, and Spark tells sources apart by their order"
+        yield Change(INCOMPATIBLE, "source", what)
 
 
 def _operators(before: StateSchema, now: StateSchema) -> Iterator[Change]:
     old, new = before.operators, now.operators
-    if [(one.kind, one.detail) for one in old] != [(one.kind, one.detail) for one in new]:
+    if [(operator.kind, operator.detail) for operator in old] != [(operator.kind, operator.detail) for operator in new]:
         yield Change(INCOMPATIBLE, "state", f"it kept {_all(old)}; now it keeps {_all(new)}")
         return
-    for one, other in zip(old, new, strict=True):
-        key, value = ("conditions", "columns") if one.kind == "join" else ("keys", "aggregates")
-        yield from _compared(one.keys, other.keys, f"the {key} of {_named(one)}", fixed=one.kind != "join")
-        yield from _compared(one.values, other.values, f"the {value} of {_named(one)}", fixed=True)
+    for was, given in zip(old, new, strict=True):
+        key, value = ("conditions", "columns") if was.kind == "join" else ("keys", "aggregates")
+        yield from _compared(was.keys, given.keys, f"the {key} of {_named(was)}", fixed=was.kind != "join")
+        yield from _compared(was.values, given.values, f"the {value} of {_named(was)}", fixed=True)
 
 
 def _compared(old: tuple[Part, ...], new: tuple[Part, ...], what: str, *, fixed: bool) -> Iterator[Change]:
@@ -104,7 +104,7 @@ def _named(operator: StateOperator) -> str:
 
 
 def _listed(parts: tuple[Part, ...], same_types: bool) -> str:
-    return ", ".join(one if same_types else f"{one} {kind}" for one, kind in parts) or "none"
+    return ", ".join(text if same_types else f"{text} {kind}" for text, kind in parts) or "none"
 
 
 def _parts(pairs: Any) -> tuple[Part, ...]:

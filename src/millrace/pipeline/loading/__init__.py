@@ -31,14 +31,14 @@ class _Read:
 def stand_beside(file: str) -> None:
     """What the file imports is looked for beside it first, as `python FILE` does."""
     folder = Path(file).absolute().parent
-    names = {one.stem for one in (*folder.glob("*.py"), *(file.parent for file in folder.glob("*/*.py")))}
-    homes = {name: _home(module) for name, module in list(sys.modules.items()) if "." not in name}
-    strange = {
-        name
-        for name, home in homes.items()
-        if home and home != folder and (_is_of_last(name, home) or name in names) and _may_go(name, home)
-    }
-    for name in [name for name in sys.modules if name.partition(".")[0] in strange]:
+    names = {path.stem for path in (*folder.glob("*.py"), *(file.parent for file in folder.glob("*/*.py")))}
+    foreign = set()
+    for name, module in list(sys.modules.items()):
+        home = _home(module) if "." not in name else None
+        of_last = home == _Read.folder and name not in _Read.there
+        if home and home != folder and (of_last or name in names) and _may_go(name, home):
+            foreign.add(name)
+    for name in [name for name in sys.modules if name.partition(".")[0] in foreign]:
         del sys.modules[name]
     if _Read.folder and str(_Read.folder) in sys.path:
         sys.path.remove(str(_Read.folder))
@@ -46,15 +46,11 @@ def stand_beside(file: str) -> None:
     _Read.folder, _Read.there = folder, frozenset(sys.modules)
 
 
-def _is_of_last(name: str, home: Path) -> bool:
-    return home == _Read.folder and name not in _Read.there
-
-
 def _home(module: ModuleType) -> Path | None:
     """The folder that a module was found in."""
     file = getattr(module, "__file__", None)
     if file is None:
-        return next((Path(one).parent for one in getattr(module, "__path__", ())), None)
+        return next((Path(path).parent for path in getattr(module, "__path__", ())), None)
     return Path(file).parent.parent if hasattr(module, "__path__") else Path(file).parent
 
 
@@ -93,10 +89,8 @@ def require_file(path: str) -> None:
     if file.suffix not in (*_YAML, ".py"):
         raise FileUnusable(f"{file} is no pipeline's file", hint="it ends in .py, .yaml or .yml")
     if file.suffix == ".py" and file.stat().st_size > DEFINITION_BYTES:
-        why = f"it has more than {DEFINITION_BYTES:,} bytes"
-        raise FileUnusable(
-            f"{file} is too large for a pipeline's file", why=why, hint="read data from files of their own"
-        )
+        why, hint = f"it has more than {DEFINITION_BYTES:,} bytes", "read data from files of their own"
+        raise FileUnusable(f"{file} is too large for a pipeline's file", why=why, hint=hint)
 
 
 def read_file(path: str, connectors: Collection[str] = ()) -> tuple[PipelineDef | None, list[Problem]]:
@@ -115,10 +109,10 @@ def read_file(path: str, connectors: Collection[str] = ()) -> tuple[PipelineDef 
 
 def _load_python(file: str) -> list[PipelineDef]:
     stand_beside(file)
-    with collecting() as made, interrupts_noted() as interrupted:
+    with collecting() as pipelines, interrupts_noted() as interrupted:
         try:
             runpy.run_path(file, run_name="millrace_pipeline")
-            return [one.model() for one in made]
+            return [pipeline.model() for pipeline in pipelines]
         except MillraceError as error:
             error.place = error.place or place_in(file, error)
             raise
@@ -129,21 +123,18 @@ def _load_python(file: str) -> list[PipelineDef]:
 
 
 def _among(folder: Path) -> str:
-    found = sorted(str(one) for one in folder.iterdir() if one.suffix in (*_YAML, ".py") and one.is_file())
-    named = f"{', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
-    return f"name one of its files: {named}" if found else "name a pipeline's .py or .yaml file"
+    files = sorted(str(path) for path in folder.iterdir() if path.suffix in (*_YAML, ".py") and path.is_file())
+    named = f"{', '.join(files[:5])}{', …' if len(files) > 5 else ''}"
+    return f"name one of its files: {named}" if files else "name a pipeline's .py or .yaml file"
 
 
 def _chosen(file: str, pipelines: list[PipelineDef], name: str) -> PipelineDef:
-    names = [one.name for one in pipelines]
-    if name:
-        found = [one for one in pipelines if one.name == name]
-        if not found:
-            raise InvalidDefinition(f"{file} has no pipeline {name!r}", hint=f"it has: {', '.join(names) or 'none'}")
-        return found[0]
-    if len(pipelines) == 1:
-        return pipelines[0]
+    names = [pipeline.name for pipeline in pipelines]
+    if name and name not in names:
+        raise InvalidDefinition(f"{file} has no pipeline {name!r}", hint=f"it has: {', '.join(names) or 'none'}")
     if not pipelines:
         hint = 'it needs millrace.Pipeline("name")'
         raise InvalidDefinition(f"{file} makes no pipeline", place=SourceLocation(file), hint=hint)
-    raise InvalidDefinition(f"{file} makes {len(pipelines)} pipelines", hint=f"choose one: {file}::{names[0]}")
+    if not name and len(pipelines) > 1:
+        raise InvalidDefinition(f"{file} makes {len(pipelines)} pipelines", hint=f"choose one: {file}::{names[0]}")
+    return pipelines[names.index(name) if name else 0]

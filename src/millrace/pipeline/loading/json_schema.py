@@ -92,12 +92,12 @@ _TABLE = {
 
 
 def _picture(kind: PanelKind) -> dict[str, Any]:
-    needed = [one.name for one in kind.options if one.required]
+    needed = [option.name for option in kind.options if option.required]
     return {
         "description": kind.help,
         "type": ["object"] if needed else ["object", "null"],
         "required": needed,
-        "properties": {one.name: _picture_option(one) for one in kind.options},
+        "properties": {option.name: _picture_option(option) for option in kind.options},
         "additionalProperties": False,
     }
 
@@ -140,13 +140,11 @@ def _one_of(forms: Iterable[ConnectorForm], general: dict[str, Any], required: t
 
 def _connector(form: ConnectorForm, general: dict[str, Any], required: tuple[str, ...]) -> dict[str, Any]:
     options = {option.name: _option(option) for option in form.options}
-    argument = _argument(form)
-    needed = [*required, form.name, *(option.name for option in form.options if option.required)]
     return {
         "title": form.name,
         "description": form.help,
-        "required": needed,
-        "properties": {form.name: argument, **options, **general},
+        "required": [*required, form.name, *(option.name for option in form.options if option.required)],
+        "properties": {form.name: _argument(form), **options, **general},
         "additionalProperties": form.others,
     }
 

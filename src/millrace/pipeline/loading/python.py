@@ -29,18 +29,18 @@ from millrace.units import parse_interval
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_made: ContextVar[list[Pipeline] | None] = ContextVar("pipelines", default=None)
+_collected: ContextVar[list[Pipeline] | None] = ContextVar("pipelines", default=None)
 
 
 @contextmanager
 def collecting() -> Iterator[list[Pipeline]]:
     """Every pipeline that is made meanwhile, in order."""
     pipelines: list[Pipeline] = []
-    token = _made.set(pipelines)
+    token = _collected.set(pipelines)
     try:
         yield pipelines
     finally:
-        _made.reset(token)
+        _collected.reset(token)
 
 
 class Pipeline:
@@ -54,9 +54,8 @@ class Pipeline:
         self._tables: list[model.TableDef] = []
         self._sinks: list[model.SinkDef] = []
         self._panels: list[model.Panel] = []
-        made = _made.get()
-        if made is not None:
-            made.append(self)
+        if (collected := _collected.get()) is not None:
+            collected.append(self)
 
     def source(
         self, name: str, connection: model.Connection, *, watermark: Sequence[str] | None = None, static: bool = False
@@ -78,9 +77,9 @@ class Pipeline:
     ) -> F | Callable[[F], F]:
         """Make a table of a function. Its parameters name what it reads; it returns a DataFrame, or SQL text."""
 
-        def add(made: F) -> F:
-            self._tables.append(_table(made, name, watermark))
-            return made
+        def add(function: F) -> F:
+            self._tables.append(_table(function, name, watermark))
+            return function
 
         return add(function) if function else add
 
@@ -89,9 +88,8 @@ class Pipeline:
         place = calling_place()
         name, query = _text(name, "a table's name", place), _text(query, "a query", place)
         at, marks = called_text(place, query)
-        text = tidy(query)
-        waits = as_watermark(watermark, place)
-        self._tables.append(model.TableDef(name, read_by(text), text, None, waits, place, at, marks))
+        query, waits = tidy(query), as_watermark(watermark, place)
+        self._tables.append(model.TableDef(name, read_by(query), query, None, waits, place, at, marks))
 
     def sink(
         self,
@@ -112,28 +110,21 @@ class Pipeline:
         place = calling_place()
         table = self._named(table, place)
         if not isinstance(picture, tuple) or len(picture) != 2:
-            said = f"the panel of {table!r} needs a picture, not {type(picture).__name__}"
-            raise InvalidDefinition(said, place=place, hint='as mr.top(label="tag", value="count")')
+            message = f"the panel of {table!r} needs a picture, not {type(picture).__name__}"
+            raise InvalidDefinition(message, place=place, hint='as mr.top(label="tag", value="count")')
         kind, options = picture
         self._panels.append(model.Panel(table, kind, model.freeze(options), place))
 
     def _named(self, table: Any, place: SourceLocation) -> str:
         """The name of a table that is given by it, or by the function that makes it."""
-        made = [one.name for one in self._tables if one.function is not None and one.function is table]
-        return made[0] if made else _text(getattr(table, "__name__", table), "a table's name", place)
+        by_function = (known.name for known in self._tables if known.function is not None and known.function is table)
+        return next(by_function, None) or _text(getattr(table, "__name__", table), "a table's name", place)
 
     def model(self) -> model.PipelineDef:
         """What was written, frozen."""
-        written = model.PipelineDef(
-            self.name,
-            tuple(self._sources),
-            tuple(self._tables),
-            tuple(self._sinks),
-            tuple(self._panels),
-            self._trigger,
-            self._place,
-        )
-        return written.linked()
+        sources, tables = tuple(self._sources), tuple(self._tables)
+        sinks, panels = tuple(self._sinks), tuple(self._panels)
+        return model.PipelineDef(self.name, sources, tables, sinks, panels, self._trigger, self._place).linked()
 
 
 def calling_place() -> SourceLocation:
@@ -149,9 +140,9 @@ def as_given(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, list | tuple):
-        return [as_given(one) for one in value]
+        return [as_given(item) for item in value]
     if type(value).__name__ == "StructType" and hasattr(value, "fields"):
-        return ", ".join(_column(field) for field in value.fields)
+        return ", ".join(map(_column, value.fields))
     return value
 
 
@@ -165,12 +156,11 @@ def as_watermark(given: Sequence[str] | None, place: SourceLocation) -> model.Wa
     if given is None:
         return None
     if isinstance(given, str) or len(given) != 2:
-        raise InvalidDefinition(
-            f"a watermark is a column and a delay, not {given!r}", place=place, hint='write ("at", "10 seconds")'
-        )
-    column, delay = given
+        hint = 'write ("at", "10 seconds")'
+        raise InvalidDefinition(f"a watermark is a column and a delay, not {given!r}", place=place, hint=hint)
+    column, delay = map(str, given)
     try:
-        return model.Watermark(str(column), parse_interval(str(delay)))
+        return model.Watermark(column, parse_interval(delay))
     except InputError as error:
         raise InvalidDefinition(f"the watermark's delay: {error.message}", place=place, hint=error.hint) from None
 
@@ -186,7 +176,7 @@ def as_trigger(given: str | None, place: SourceLocation) -> model.Trigger | None
 
 
 def read_by(query: str, otherwise: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """What a query reads; when it does not parse, what is known otherwise (`check` tells of it)."""
+    """What a query reads; when it does not parse, what is known otherwise (`check` reports it)."""
     try:
         return tables_read(query)
     except InputError:
@@ -195,28 +185,27 @@ def read_by(query: str, otherwise: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 def _table(function: Callable[..., Any], given: str | None, watermark: Sequence[str] | None) -> model.TableDef:
     if not inspect.isfunction(function):
-        kind = type(function).__name__
-        raise InvalidDefinition(f"a table is made of a function, not of {kind}", place=calling_place())
+        message = f"a table is made of a function, not of {type(function).__name__}"
+        raise InvalidDefinition(message, place=calling_place())
     place = SourceLocation(function.__code__.co_filename, function.__code__.co_firstlineno)
     parameters = _parameters(function, place)
     name = given or function.__name__
     waits = as_watermark(watermark, place)
     if _gives_text(function, parameters):
-        made = function(*parameters)
-        if isinstance(made, str):
-            at, marks = returned_text(function, made)
-            query = tidy(made)
+        text = function(*parameters)
+        if isinstance(text, str):
+            at, marks = returned_text(function, text)
+            query = tidy(text)
             return model.TableDef(name, read_by(query, parameters), query, None, waits, place, at, marks, parameters)
     return model.TableDef(name, parameters, None, function, waits, place)
 
 
 def _parameters(function: Callable[..., Any], place: SourceLocation) -> tuple[str, ...]:
-    given = inspect.signature(function).parameters.values()
-    if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.KEYWORD_ONLY) for one in given):
-        raise InvalidDefinition(
-            "a table's parameters name what it reads, one each", place=place, hint="write def popular(posts, replies):"
-        )
-    return tuple(one.name for one in given)
+    parameters = inspect.signature(function).parameters
+    if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD, each.KEYWORD_ONLY) for each in parameters.values()):
+        hint = "write def popular(posts, replies):"
+        raise InvalidDefinition("a table's parameters name what it reads, one each", place=place, hint=hint)
+    return tuple(parameters)
 
 
 def _gives_text(function: Callable[..., Any], parameters: Sequence[str]) -> bool:
@@ -238,6 +227,5 @@ def _text(given: Any, what: str, place: SourceLocation) -> str:
 
 def _require_connection(given: Any, what: str, place: SourceLocation) -> None:
     if not isinstance(given, model.Connection):
-        raise InvalidDefinition(
-            f"{what} needs a connection, not {type(given).__name__}", place=place, hint='as mr.kafka("posts", …)'
-        )
+        message = f"{what} needs a connection, not {type(given).__name__}"
+        raise InvalidDefinition(message, place=place, hint='as mr.kafka("posts", …)')

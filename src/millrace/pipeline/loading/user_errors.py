@@ -51,10 +51,10 @@ def interrupts_noted() -> Iterator[Callable[[], bool]]:
 
         return handle
 
-    found = {number: signal.getsignal(number) for number in _ENDING}
+    previous = {number: signal.getsignal(number) for number in _ENDING}
     # Elsewhere than in the main thread no signal interrupts.
     main = threading.current_thread() is threading.main_thread()
-    ours = {number: noting(before) for number, before in found.items() if main and callable(before)}
+    ours = {number: noting(before) for number, before in previous.items() if main and callable(before)}
     for number, handler in ours.items():
         signal.signal(number, handler)
     try:
@@ -62,7 +62,7 @@ def interrupts_noted() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in ours.items():
             if signal.getsignal(number) is handler:  # else the file has a handler of its own
-                signal.signal(number, found[number])
+                signal.signal(number, previous[number])
 
 
 def _is_of_parser(error: SyntaxError) -> bool:

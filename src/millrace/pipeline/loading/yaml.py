@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,8 @@ def read_yaml(
     problems: list[Problem] = []
     root = read_document_file(path, problems)
     if root is None:
-        if not problems:
-            problems.append(
-                Problem("file.empty", "the file is empty", SourceLocation(str(path)), "it needs name, sources …")
-            )
-        return None, problems
+        empty = Problem("file.empty", "the file is empty", SourceLocation(str(path)), "it needs name, sources …")
+        return None, problems or [empty]
     values = Values(os.environ if environment is None else environment, problems)
     return _Form(str(path), values, connectors).pipeline(root), problems
 
@@ -67,27 +65,27 @@ class _Form:
 
     def __init__(self, file: str, values: Values, connectors: Collection[str]) -> None:
         self._file, self._values, self._connectors = file, values, connectors
-        self._problems = values.problems
+        self._report = values.report
 
     def pipeline(self, root: Node) -> model.PipelineDef | None:
         fields = self._fields(root, "a pipeline", hint="begin with name: and sources:")
         if fields is None:
             return None
         if "tests" in fields and "sources" not in fields:
-            place, hint = fields["tests"][0].place, "millrace test runs them; name the pipeline that stands beside it"
-            self._problems.append(Problem("key.unknown", "these are tests, not a pipeline", place, hint))
+            hint = "millrace test runs them; name the pipeline that stands beside it"
+            self._report("key.unknown", "these are tests, not a pipeline", fields["tests"][0].place, hint)
             return None
         self._refuse_unknown(fields, KEYS, "a pipeline")
         place = SourceLocation(self._file, 1)
         if "name" not in fields:
-            self._problems.append(Problem("key.missing", "the pipeline has no name", place, "add name: my_pipeline"))
+            self._report("key.missing", "the pipeline has no name", place, "add name: my_pipeline")
         key, name = fields.get("name", (None, None))
         return model.PipelineDef(
             (name and self._values.text(name, "name")) or "",
-            tuple(self._source(*pair) for pair in self._named(fields, "sources")),
-            tuple(self._table(*pair) for pair in self._named(fields, "tables")),
-            tuple(self._sink(one, part) for one, part in self._listed(fields, "sinks")),
-            tuple(self._panel(one, part) for one, part in self._listed(fields, "panels")),
+            tuple(starmap(self._source, self._named(fields, "sources"))),
+            tuple(starmap(self._table, self._named(fields, "tables"))),
+            tuple(starmap(self._sink, self._listed(fields, "sinks"))),
+            tuple(starmap(self._panel, self._listed(fields, "panels"))),
             self._trigger(fields) or model.FASTEST,
             key.place if key else place,
         ).linked()
@@ -108,7 +106,7 @@ class _Form:
         if "sql" in fields:
             return self._sql_table(key, fields["sql"][1], what, watermark)
         if fields:
-            self._problems.append(Problem("key.missing", f"{what} has no SQL", key.place, "add sql: SELECT …"))
+            self._report("key.missing", f"{what} has no SQL", key.place, "add sql: SELECT …")
         return model.TableDef(key.text, (), watermark=watermark, place=key.place)
 
     def _sql_table(self, key: Scalar, node: Node, what: str, watermark: model.Watermark | None) -> model.TableDef:
@@ -122,12 +120,9 @@ class _Form:
         return model.TableDef(key.text, read_by(query), query, None, watermark, key.place, begins, node.marks)
 
     def _sink(self, node: Node, fields: FieldsByName) -> model.SinkDef:
-        place = node.place
-        connection = self._connection(fields, place, ("from", "mode", "trigger"), "the sink")
-        mode = "append"
-        if "mode" in fields:
-            mode = self._values.text(fields["mode"][1], "mode") or ""
-        return model.SinkDef(self._from(node, fields, "a sink"), connection, mode, self._trigger(fields), place)
+        connection = self._connection(fields, node.place, ("from", "mode", "trigger"), "the sink")
+        mode = self._values.text(fields["mode"][1], "mode") or "" if "mode" in fields else "append"
+        return model.SinkDef(self._from(node, fields, "a sink"), connection, mode, self._trigger(fields), node.place)
 
     def _panel(self, node: Node, fields: FieldsByName) -> model.Panel:
         kinds = [name for name in fields if name != "from"]
@@ -135,18 +130,16 @@ class _Form:
         table = self._from(node, fields, "a panel")
         if not kind:
             hint = f"add one of: {', '.join(model.PANELS)}"
-            self._problems.append(Problem("key.missing", "a panel says what it shows", node.place, hint))
+            self._report("key.missing", "a panel says what it shows", node.place, hint)
             return model.Panel(table, "", (), node.place)
         self._refuse_beside(fields, kind)
         key, options = fields[kind]
-        given = {"": model.UNREADABLE}
-        if isinstance(options, Fields):
-            given = {name.text: self._values.value(value) for name, value in options.pairs}
-        elif _is_empty(options):
-            given = {}
-        else:
+        pairs = options.pairs if isinstance(options, Fields) else ()
+        given = {name.text: self._values.value(value) for name, value in pairs}
+        if not isinstance(options, Fields) and not _is_empty(options):
+            given = {"": model.UNREADABLE}
             self._values.wrong(options, kind, "a mapping", f"write {_example(kind, options)}")
-        places = {name.text: name.place for name, _ in options.pairs} if isinstance(options, Fields) else {}
+        places = {name.text: name.place for name, _ in pairs}
         return model.Panel(table, kind, model.freeze(given), key.place, places)
 
     def _refuse_beside(self, fields: FieldsByName, kind: str) -> None:
@@ -158,9 +151,9 @@ class _Form:
             hint = did_you_mean(name, ("from", kind))
             if name in KINDS:
                 hint = f"a panel is of one kind: begin another with - from: …, and {name}: below it"
-            elif any(one.name == name for one in inside):
+            elif any(option.name == name for option in inside):
                 hint = f"put it into {kind}: {kind}: {{{name}: …}}"
-            self._problems.append(Problem("key.unknown", f"a panel has no {name!r}", key.place, hint))
+            self._report("key.unknown", f"a panel has no {name!r}", key.place, hint)
 
     def _connection(
         self, fields: FieldsByName, place: SourceLocation, general: tuple[str, ...], what: str
@@ -168,8 +161,7 @@ class _Form:
         chosen = self._connector(list(fields))
         if chosen is None:
             if fields or what == "the sink":
-                hint = "add one as kafka: topic"
-                self._problems.append(Problem("connector.missing", f"{what} names no connector", place, hint))
+                self._report("connector.missing", f"{what} names no connector", place, "add one as kafka: topic")
             return model.connection("", place=place)
         bare: list[tuple[str, SourceLocation]] = []
         options = {
@@ -184,15 +176,15 @@ class _Form:
             None if argument == {} else argument,
             options,
             place=key.place,
-            places={name: one.place for name, (one, _) in fields.items()},
+            places={name: option.place for name, (option, _) in fields.items()},
             bare=tuple(bare),
         )
 
     def _connector(self, keys: list[str]) -> str | None:
         """The key that names the connector: a known one, else the first that is no general word."""
         others = [key for key in keys if key not in GENERAL]
-        known = [key for key in others if key in self._connectors or key.endswith(".py")]
-        return next(iter(known or others), None)
+        connectors = [key for key in others if key in self._connectors or key.endswith(".py")]
+        return next(iter(connectors or others), None)
 
     def _watermark(self, fields: FieldsByName) -> model.Watermark | None:
         if "watermark" not in fields:
@@ -201,15 +193,13 @@ class _Form:
         if not isinstance(node, Items) or len(node.nodes) != 2:
             self._values.wrong(node, "watermark", "a column and a delay", "write [at, 10 seconds]")
             return _UNKNOWN_WATERMARK
-        column, delay = (self._values.text(one, "watermark") for one in node.nodes)
-        if column is None or delay is None:
-            return _UNKNOWN_WATERMARK
+        column, delay = (self._values.text(part, "watermark") for part in node.nodes)
         try:
-            return model.Watermark(column, parse_interval(delay))
+            if column is not None and delay is not None:
+                return model.Watermark(column, parse_interval(delay))
         except InputError as error:
-            said = f"the watermark's delay: {error.message}"
-            self._problems.append(Problem("watermark.invalid", said, node.place, error.hint))
-            return _UNKNOWN_WATERMARK
+            self._report("watermark.invalid", f"the watermark's delay: {error.message}", node.place, error.hint)
+        return _UNKNOWN_WATERMARK
 
     def _trigger(self, fields: FieldsByName) -> model.Trigger | None:
         if "trigger" not in fields:
@@ -219,21 +209,21 @@ class _Form:
         try:
             return model.parse_trigger(text) if text else None
         except InputError as error:
-            self._problems.append(Problem("trigger.invalid", error.message, node.place, error.hint))
+            self._report("trigger.invalid", error.message, node.place, error.hint)
             return None
 
     def _from(self, node: Node, fields: FieldsByName, what: str) -> str:
         if "from" in fields:
             return self._values.text(fields["from"][1], "from") or ""
-        self._problems.append(Problem("key.missing", f"{what} says what it takes", node.place, "add from: TABLE"))
+        self._report("key.missing", f"{what} says what it takes", node.place, "add from: TABLE")
         return ""
 
     def _named(self, fields: FieldsByName, key: str) -> list[tuple[Scalar, Node]]:
         """The pairs of a mapping of names; an empty value is none of them."""
         if key not in fields or _is_empty(fields[key][1]):
             return []
-        found = self._fields(fields[key][1], key, hint="write each under its name")
-        return list(found.values()) if found else []
+        named = self._fields(fields[key][1], key, hint="write each under its name")
+        return list(named.values()) if named else []
 
     def _listed(self, fields: FieldsByName, key: str) -> list[tuple[Node, Any]]:
         """The mappings of a list."""
@@ -243,7 +233,7 @@ class _Form:
         if not isinstance(node, Items):
             self._values.wrong(node, key, "a list", "begin each with a dash: - {from: …}")
             return []
-        return [(one, self._fields(one, f"each of {key}", hint="write {from: …}") or {}) for one in node.nodes]
+        return [(item, self._fields(item, f"each of {key}", hint="write {from: …}") or {}) for item in node.nodes]
 
     def _fields(self, node: Node, what: str, hint: str) -> FieldsByName | None:
         if isinstance(node, Fields):
@@ -254,16 +244,15 @@ class _Form:
     def _refuse_unknown(self, fields: FieldsByName, known: tuple[str, ...], what: str) -> None:
         for name, (key, _) in fields.items():
             if name not in known and not name.startswith("x-"):  # x-…: a place for what others refer to by *alias
-                hint = did_you_mean(name, known)
-                self._problems.append(Problem("key.unknown", f"{what} has no {name!r}", key.place, hint))
+                self._report("key.unknown", f"{what} has no {name!r}", key.place, did_you_mean(name, known))
 
 
 def _example(kind: str, given: Node) -> str:
     """A panel of a kind as it may have been meant."""
     word = given.text if isinstance(given, Scalar) and given.text.isidentifier() else "…"
     options = KINDS[kind].options if kind in KINDS else ()
-    needed = [one.name for one in options if one.required] or [one.name for one in options[:1]]
-    first, *others = needed or ["value"]
+    needed = [option for option in options if option.required] or options[:1]
+    first, *others = [option.name for option in needed] or ["value"]
     listed = f"[{word}]" if options and options[0].takes == "columns" else word
     return f"{kind}: {{{', '.join([f'{first}: {listed}', *(f'{name}: …' for name in others)])}}}"
 

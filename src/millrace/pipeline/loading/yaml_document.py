@@ -99,9 +99,8 @@ def read_document(data: bytes, file: str, problems: list[Problem]) -> Node | Non
 
 def _decoded(data: bytes, file: str) -> str:
     if len(data) > LARGEST:
-        raise UnreadableDocument(
-            Problem("file.too-large", f"the file has more than {LARGEST:,} bytes", SourceLocation(file))
-        )
+        message = f"the file has more than {LARGEST:,} bytes"
+        raise UnreadableDocument(Problem("file.too-large", message, SourceLocation(file)))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -111,7 +110,7 @@ def _decoded(data: bytes, file: str) -> str:
 
 def _syntax(error: yaml.MarkedYAMLError, file: str, lines: list[str]) -> Problem:
     mark = error.problem_mark or error.context_mark
-    said = error.problem or error.context or "it cannot be parsed"
+    message = f"the file is not YAML: {error.problem or error.context or 'it cannot be parsed'}"
     written = "".join(lines[mark.line : mark.line + 1]) if mark else ""
     if "${" in written:
         hint = 'inside { } put it in quotes: "${NAME}"'
@@ -119,9 +118,7 @@ def _syntax(error: yaml.MarkedYAMLError, file: str, lines: list[str]) -> Problem
         hint = "indent with spaces: YAML allows no tabs there"
     else:
         hint = "look at the indentation, and put text with : or # or { in quotes"
-    return Problem(
-        "file.syntax", f"the file is not YAML: {said}", SourceLocation(file, mark.line + 1 if mark else None), hint
-    )
+    return Problem("file.syntax", message, SourceLocation(file, mark.line + 1 if mark else None), hint)
 
 
 @dataclass
@@ -175,12 +172,12 @@ class _Composer:
         self.stack.append(_Open(event))
 
     def _alias(self, event: yaml.AliasEvent) -> None:
-        found = self.anchors.get(event.anchor or "")
-        if found is None:
-            inside = any(one.start.anchor == event.anchor for one in self.stack)
-            said = f"*{event.anchor} stands inside itself" if inside else f"there is no &{event.anchor} before this"
-            raise self._refused(event, "file.syntax", said)
-        self._keep(*found, event)
+        anchored = self.anchors.get(event.anchor or "")
+        if anchored is None:
+            inside = any(collection.start.anchor == event.anchor for collection in self.stack)
+            message = f"*{event.anchor} stands inside itself" if inside else f"there is no &{event.anchor} before this"
+            raise self._refused(event, "file.syntax", message)
+        self._keep(*anchored, event)
 
     def _keep(self, node: Node, count: int, event: yaml.NodeEvent) -> None:
         if event.anchor:
@@ -205,9 +202,8 @@ class _Composer:
             elif key.text == "<<" and key.plain:
                 merged = {**self._merged(value), **merged}
             elif key.text in own:
-                first = own[key.text][0].place.line
-                said = f"{key.text!r} is there twice: it stands in line {first} already"
-                self.problems.append(Problem("key.duplicate", said, key.place, "keep one of them"))
+                message = f"{key.text!r} is there twice: it stands in line {own[key.text][0].place.line} already"
+                self.problems.append(Problem("key.duplicate", message, key.place, "keep one of them"))
             else:
                 own[key.text] = (key, value)
         return Fields(tuple({**merged, **own}.values()), place)
@@ -236,18 +232,17 @@ class _Composer:
         else:
             lines = self.lines[start.line : end.line + 1]
             lines[:1] = [lines[0][start.column + bool(event.style) :]] if lines else []
-        counts = accumulate((_visible(line, event.style) for line in lines[:-1]), initial=0)
-        return tuple(counts)
+        return tuple(accumulate((_visible(line, event.style) for line in lines[:-1]), initial=0))
 
     def _tagged(self, event: Any) -> None:
-        said = f"the tag {event.tag} means nothing here"
-        self.problems.append(Problem("value.type", said, self._place(event), "leave it out"))
+        message = f"the tag {event.tag} means nothing here"
+        self.problems.append(Problem("value.type", message, self._place(event), "leave it out"))
 
     def _place(self, event: yaml.Event) -> SourceLocation:
         return SourceLocation(self.file, _mark(event.start_mark).line + 1)
 
-    def _refused(self, event: yaml.Event, condition: str, said: str, hint: str | None = None) -> UnreadableDocument:
-        return UnreadableDocument(Problem(condition, said, self._place(event), hint))
+    def _refused(self, event: yaml.Event, condition: str, message: str, hint: str | None = None) -> UnreadableDocument:
+        return UnreadableDocument(Problem(condition, message, self._place(event), hint))
 
 
 def _mark(mark: Any) -> Any:
@@ -259,5 +254,5 @@ def _visible(line: str, style: str | None) -> int:
     if style == "'":
         line = line.replace("''", "'")
     elif style == '"':
-        line = _ESCAPE.sub(lambda found: "" if found[1] in "nrtb0 \t" else "x", line).rstrip("\\")
+        line = _ESCAPE.sub(lambda escape: "" if escape[1] in "nrtb0 \t" else "x", line).rstrip("\\")
     return len("".join(line.split()))

@@ -23,8 +23,11 @@ class Values:
     """Reads values; what is wrong with them goes to `problems`."""
 
     def __init__(self, environment: Mapping[str, str], problems: list[Problem]) -> None:
-        self._environment = environment
-        self.problems = problems
+        self._environment, self._problems = environment, problems
+
+    def report(self, condition: str, message: str, place: SourceLocation, hint: str | None = None) -> None:
+        """Add an error to `problems`."""
+        self._problems.append(Problem(condition, message, place, hint))
 
     def text(self, node: Node, what: str) -> str | None:
         """A value that must be text (a number's digits are), or None."""
@@ -36,32 +39,31 @@ class Values:
 
     def flag(self, node: Node, what: str) -> bool:
         """A value that must be true or false."""
-        found = self.value(node)
-        if not isinstance(found, bool) and found is not UNREADABLE:
+        flag = self.value(node)
+        if not isinstance(flag, bool) and flag is not UNREADABLE:
             self.wrong(node, what, "true or false")
-        return found is True
+        return flag is True
 
     def value(
         self, node: Node, name: str = "", bare: list[tuple[str, SourceLocation]] | None = None, *, inside: bool = False
     ) -> Any:
         """A value of any kind, under an option's name; `bare` takes the secrets that the file spells out."""
         if isinstance(node, Items):
-            found = [self.value(one, name, bare, inside=inside) for one in node.nodes]
-            return UNREADABLE if UNREADABLE in found else found
+            items = [self.value(item, name, bare, inside=inside) for item in node.nodes]
+            return UNREADABLE if UNREADABLE in items else items
         if isinstance(node, Fields):
             below = {
-                key.text: self.value(one, name if is_secret(name) else key.text, bare, inside=True)
-                for key, one in node.pairs
+                key.text: self.value(value, name if is_secret(name) else key.text, bare, inside=True)
+                for key, value in node.pairs
             }
             return UNREADABLE if UNREADABLE in below.values() else below
         filled = self._filled(node)
         if filled is None:
             return UNREADABLE
-        if is_secret(name) or holds_password(filled.text):
-            if filled.spelt_out and filled.text and bare is not None:
-                bare.append((name, node.place))
-            return Secret(filled.text)
-        if filled.files:
+        is_named_secret = is_secret(name) or holds_password(filled.text)
+        if is_named_secret and filled.spelt_out and filled.text and bare is not None:
+            bare.append((name, node.place))
+        if is_named_secret or filled.files:
             return Secret(filled.text)
         # What comes from the environment into a mapping (Kafka's properties) may be one whatever its name.
         meaning = _meaning(filled.text) if node.plain else filled.text
@@ -71,31 +73,30 @@ class Values:
 
     def wrong(self, node: Node, what: str, wanted: str, hint: str | None = None) -> None:
         """A value is of another kind than it must be."""
-        self.problems.append(Problem("value.type", f"{what} must be {wanted}, not {_kind(node)}", node.place, hint))
+        self.report("value.type", f"{what} must be {wanted}, not {_kind(node)}", node.place, hint)
 
     def _filled(self, node: Scalar) -> InterpolatedText | None:
         filled = fill(node.text, self._environment)
         for name in filled.missing if not filled.malformed else ():
             hint = f"set it, or give a default: ${{{name}:-…}}"
-            said = f"the environment variable {name} is not set"
-            self.problems.append(Problem("env.missing", said, node.place, hint))
+            self.report("env.missing", f"the environment variable {name} is not set", node.place, hint)
         if filled.malformed:
             hint = "write ${NAME}, ${NAME:-default} or ${file:PATH}; for a plain ${ write $${"
-            self.problems.append(Problem("env.syntax", "a ${ does not begin a variable's name", node.place, hint))
+            self.report("env.syntax", "a ${ does not begin a variable's name", node.place, hint)
         for error in filled.unusable:
-            self.problems.append(Problem(error.condition, error.message, node.place, error.hint, error.why))
+            self._problems.append(Problem(error.condition, error.message, node.place, error.hint, error.why))
         for file in filled.files if not filled.unusable else ():
             if open_to_all := exposure_warning(file):
-                self.problems.append(Problem("secret.readable", open_to_all, node.place, severity="warning"))
+                self._problems.append(Problem("secret.readable", open_to_all, node.place, severity="warning"))
         return None if filled.missing or filled.malformed or filled.unusable else filled
 
 
 def node_value(node: Node) -> Any:
     """A value as it is written: nothing from the environment is put in, and nothing is a secret."""
     if isinstance(node, Items):
-        return [node_value(one) for one in node.nodes]
+        return [node_value(item) for item in node.nodes]
     if isinstance(node, Fields):
-        return {key.text: node_value(one) for key, one in node.pairs}
+        return {key.text: node_value(value) for key, value in node.pairs}
     return _meaning(node.text) if node.plain else node.text
 
 
@@ -115,6 +116,5 @@ def _kind(node: Node) -> str:
         return "a list"
     if isinstance(node, Fields):
         return "a mapping"
-    meaning = _meaning(node.text) if node.plain else node.text
     kinds = {str: "text", bool: "true or false", int: "a number", float: "a number"}
-    return kinds.get(type(meaning), "empty")
+    return kinds.get(type(node_value(node)), "empty")
