@@ -71,7 +71,7 @@ def unknown_watermark_column(context: CheckContext) -> Iterator[Problem]:
     for element in context.elements:
         column = element.watermark.column if element.watermark else ""
         columns = context.columns(element) if column else None
-        names = [known.name for known in columns or ()]
+        names = [candidate.name for candidate in columns or ()]
         if columns is not None and column.lower() not in map(str.lower, names):
             message = f"the watermark of {element.name!r} is on {column!r}, which is none of its columns"
             yield Problem("watermark.column", message, _place(element), did_you_mean(column, names))

@@ -69,10 +69,10 @@ class Change:
 def changes(before: QuerySnapshot, now: QuerySnapshot) -> list[Change]:
     """Return every difference that is found without Spark."""
     tables = list(_tables(before, now))
-    found = [*_sources(before, now), *_state(before, now, changed=bool(tables)), *tables, *_sinks(before, now)]
+    differences = [*_sources(before, now), *_state(before, now, changed=bool(tables)), *tables, *_sinks(before, now)]
     if before["trigger"] != now["trigger"]:
-        found.append(Change(COMPATIBLE, "trigger", f"the trigger was {before['trigger']}; now {now['trigger']}"))
-    return found
+        differences.append(Change(COMPATIBLE, "trigger", f"the trigger was {before['trigger']}; now {now['trigger']}"))
+    return differences
 
 
 def _sources(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:

@@ -117,7 +117,7 @@ class Pipeline:
 
     def _named(self, table: Any, place: SourceLocation) -> str:
         """The name of a table that is given by it, or by the function that makes it."""
-        by_function = (known.name for known in self._tables if known.function is not None and known.function is table)
+        by_function = (own.name for own in self._tables if own.function is not None and own.function is table)
         return next(by_function, None) or _text(getattr(table, "__name__", table), "a table's name", place)
 
     def model(self) -> model.PipelineDef:
