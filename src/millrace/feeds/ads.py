@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
-from millrace.feeds.simulation.samples import draws
+from millrace.feeds.simulation.samples import with_draws
 from millrace.feeds.simulation.simulator import Scene, Simulated
 
 _CAMPAIGNS = 100
@@ -43,32 +43,22 @@ class Ads(Simulated):
 
     def scene(self, rng: random.Random) -> Scene:
         """The campaigns, and users who see their ads."""
-        ads = list(_campaigns(rng))  # the first draws, so that `campaigns` finds the same ones
-        return _Audience(rng, ads).events
+        ads = [(ad, ad.encode()) for ad in _campaigns(rng)]  # the first draws, so that `campaigns` finds the same ones
+        users = [(_uuid(rng), _address(rng)) for _ in range(_USERS)]
+        pages = [_uuid(rng) for _ in range(_PAGES)]
+        kinds = [f'"ad_type":"{ad}","event_type":"{event}"' for ad in _AD_TYPES for event in _EVENT_TYPES]
 
+        def events(times: Sequence[int]) -> Iterator[Record]:
+            for at, who, where, which, what in with_draws(times, rng, 4):
+                user, address = users[who % _USERS]
+                ad, key = ads[which % len(ads)]
+                value = (
+                    f'{{"user_id":"{user}","page_id":"{pages[where % _PAGES]}","ad_id":"{ad}",'
+                    f'{kinds[what % len(kinds)]},"event_time":"{at}","ip_address":"{address}"}}'
+                )
+                yield Record(value.encode(), key)
 
-class _Audience:
-    def __init__(self, rng: random.Random, ads: list[str]) -> None:
-        self._rng = rng
-        self._users = [(_uuid(rng), _address(rng)) for _ in range(_USERS)]
-        self._pages = [_uuid(rng) for _ in range(_PAGES)]
-        self._ads = [(ad, ad.encode()) for ad in ads]
-        self._kinds = [f'"ad_type":"{ad}","event_type":"{event}"' for ad in _AD_TYPES for event in _EVENT_TYPES]
-
-    def events(self, times: Sequence[int]) -> list[Record]:
-        """The next events."""
-        users, pages, ads, kinds = self._users, self._pages, self._ads, self._kinds
-        columns = [draws(self._rng, len(times)) for _ in range(4)]
-        records = []
-        for at, who, where, which, what in zip(times, *columns, strict=True):
-            user, address = users[who % _USERS]
-            ad, key = ads[which % len(ads)]
-            value = (
-                f'{{"user_id":"{user}","page_id":"{pages[where % _PAGES]}","ad_id":"{ad}",'
-                f'{kinds[what % len(kinds)]},"event_time":"{at}","ip_address":"{address}"}}'
-            )
-            records.append(Record(value.encode(), key))
-        return records
+        return events
 
 
 def _campaigns(rng: random.Random) -> dict[str, str]:

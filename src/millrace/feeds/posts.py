@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from itertools import count
+from typing import ClassVar
 
 from millrace.clients.kafka.record import Record
 from millrace.feeds.simulation.phrases import FIRST_WORDS, LANGUAGES, SECOND_WORDS, TOPICS
-from millrace.feeds.simulation.samples import SIZE, Trends, chart_place, draws, spread, zipf
+from millrace.feeds.simulation.samples import SIZE, Trends, chart_index, spread, with_draws, zipf
 from millrace.feeds.simulation.simulator import Scene, Simulated, iso
 
 _AUTHORS = 5000
@@ -32,73 +33,51 @@ class Posts(Simulated):
 
     def scene(self, rng: random.Random) -> Scene:
         """A network of its own: authors, their ranks and the fortunes of topics."""
-        return _Network(rng).posts
+        trends = Trends(rng, TOPICS)
+        authors = spread(_authors(rng), zipf(_AUTHORS, 0.9))
+        phrases = _phrases()
+        hashtags = spread((0, 1, 2), (8, 67, 25))
+        origin = f"{rng.getrandbits(32):08x}"
+        numbers = count()
+
+        def posts(times: Sequence[int]) -> Iterator[Record]:
+            # This loop is the speed of the feed, so it only looks up and puts together.
+            for at, who, what, how_many, one, two, answer in with_draws(times, rng, 6):
+                number = next(numbers)
+                (author, key), (before, after, lang) = authors[who], phrases[what]
+                chart = trends.at(at)
+                first, second, marks = chart[chart_index(one)], chart[chart_index(two)], hashtags[how_many]
+                if marks == 0:
+                    topic, more, tags = first, "", ""
+                elif marks == 1 or first == second:
+                    topic, more, tags = f"#{first}", "", f'"{first}"'
+                else:
+                    topic, more, tags = f"#{first}", f" #{second}", f'"{first}","{second}"'
+                reply = "null"
+                if answer < _REPLIES and (answered := number - 1 - answer % _RECENT) >= 0:
+                    reply = f'"{origin}{answered:08x}"'
+                value = (
+                    f'{{"id":"{origin}{number:08x}","author":"{author}","text":"{before}{topic}{after}{more}",'
+                    f'"lang":"{lang}","tags":[{tags}],"reply_to":{reply},"at":"{iso(at)}"}}'
+                )
+                yield Record(value.encode(), key)
+
+        return posts
 
 
-class _Author(NamedTuple):
-    name: str
-    key: bytes
-
-
-class _Phrase(NamedTuple):
-    before: str
-    after: str
-    lang: str
-
-    @classmethod
-    def of(cls, sentence: str, lang: str) -> _Phrase:
-        before, _, after = sentence.partition("{}")
-        return cls(before, after, lang)
-
-
-class _Network:
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-        self._trends = Trends(rng, TOPICS)
-        self._authors = spread(_authors(rng), zipf(_AUTHORS, 0.9))
-        self._phrases = _phrases()
-        self._hashtags = spread((0, 1, 2), (8, 67, 25))
-        self._origin = f"{rng.getrandbits(32):08x}"
-        self._written = 0
-
-    def posts(self, times: Sequence[int]) -> list[Record]:
-        """The next posts. This loop is the speed of the feed, so it only looks up and puts together."""
-        origin, authors, phrases, hashtags = self._origin, self._authors, self._phrases, self._hashtags
-        records = []
-        columns = [draws(self._rng, len(times)) for _ in range(6)]
-        rows = zip(times, *columns, strict=True)
-        for number, (at, who, what, how_many, one, two, answer) in enumerate(rows, self._written):
-            author, (before, after, lang) = authors[who], phrases[what]
-            chart = self._trends.at(at)
-            first, second, marks = chart[chart_place(one)], chart[chart_place(two)], hashtags[how_many]
-            if marks == 0:
-                topic, more, tags = first, "", ""
-            elif marks == 1 or first == second:
-                topic, more, tags = f"#{first}", "", f'"{first}"'
-            else:
-                topic, more, tags = f"#{first}", f" #{second}", f'"{first}","{second}"'
-            reply = "null"
-            if answer < _REPLIES and (answered := number - 1 - answer % _RECENT) >= 0:
-                reply = f'"{origin}{answered:08x}"'
-            value = (
-                f'{{"id":"{origin}{number:08x}","author":"{author.name}","text":"{before}{topic}{after}{more}",'
-                f'"lang":"{lang}","tags":[{tags}],"reply_to":{reply},"at":"{iso(at)}"}}'
-            )
-            records.append(Record(value.encode(), author.key))
-        self._written += len(records)
-        return records
-
-
-def _authors(rng: random.Random) -> list[_Author]:
+def _authors(rng: random.Random) -> list[tuple[str, bytes]]:
+    """Names, and the same as keys."""
     pairs = [f"{first}_{second}" for first in FIRST_WORDS for second in SECOND_WORDS]
     names = [pairs[n % len(pairs)] + (str(n // len(pairs)) if n >= len(pairs) else "") for n in range(_AUTHORS)]
-    return [_Author(name, name.encode()) for name in rng.sample(names, len(names))]
+    return [(name, name.encode()) for name in rng.sample(names, len(names))]
 
 
-def _phrases() -> list[_Phrase]:
+def _phrases() -> list[tuple[str, str, str]]:
+    """What stands before and after the topic, and the language."""
     phrases, weights = [], []
     for language in LANGUAGES:
-        whole = [opening + ending for opening in language.openings for ending in language.endings]
-        phrases += [_Phrase.of(sentence, language.code) for sentence in whole]
-        weights += [language.weight / len(whole)] * len(whole)
+        sentences = [opening + ending for opening in language.openings for ending in language.endings]
+        parts = [sentence.partition("{}") for sentence in sentences]
+        phrases += [(before, after, language.code) for before, _, after in parts]
+        weights += [language.weight / len(sentences)] * len(sentences)
     return spread(phrases, weights)

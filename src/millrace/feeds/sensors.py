@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import cos, exp, tau
 from typing import ClassVar, NamedTuple
 
 from millrace.clients.kafka.record import Record
-from millrace.feeds.simulation.samples import SIZE, bell, draws
+from millrace.feeds.simulation.samples import SIZE, bell, with_draws
 from millrace.feeds.simulation.simulator import DAY, Scene, Simulated, iso
 
 _MINUTE = 60_000
@@ -36,7 +36,20 @@ class Sensors(Simulated):
 
     def scene(self, rng: random.Random) -> Scene:
         """A home of its own."""
-        return _Home(rng).readings
+        sensors = [_Sensor(room, kind, rng) for room, kinds in _ROOMS.items() for kind in kinds]
+        normal = bell()
+
+        def readings(times: Sequence[int]) -> Iterator[Record]:
+            for at, which, step, noise, luck in with_draws(times, rng, 4):
+                sensor = sensors[which % len(sensors)]
+                reading = sensor.read(at, normal[step], normal[noise], luck)
+                value = (
+                    f'{sensor.start}{reading:.1f},"unit":"{sensor.kind.unit}",'
+                    f'"battery":{sensor.battery(at)},"at":"{iso(at)}"}}'
+                )
+                yield Record(value.encode(), sensor.key)
+
+        return readings
 
 
 class _Kind(NamedTuple):
@@ -106,27 +119,6 @@ class _Sensor:
     def battery(self, at: int) -> str:
         """Percent left, one less each day until it is changed; null for what is wired."""
         return "null" if self.kind.wired else str(100 - (at // DAY + self._charge) % 100)
-
-
-class _Home:
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-        self._sensors = [_Sensor(room, kind, rng) for room, kinds in _ROOMS.items() for kind in kinds]
-
-    def readings(self, times: Sequence[int]) -> list[Record]:
-        """The next readings, of sensors in no order."""
-        sensors, normal, many = self._sensors, bell(), len(self._sensors)
-        columns = [draws(self._rng, len(times)) for _ in range(4)]
-        records = []
-        for at, which, step, noise, luck in zip(times, *columns, strict=True):
-            sensor = sensors[which % many]
-            reading = sensor.read(at, normal[step], normal[noise], luck)
-            value = (
-                f'{sensor.start}{reading:.1f},"unit":"{sensor.kind.unit}",'
-                f'"battery":{sensor.battery(at)},"at":"{iso(at)}"}}'
-            )
-            records.append(Record(value.encode(), sensor.key))
-        return records
 
 
 @cache

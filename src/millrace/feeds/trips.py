@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import exp
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
-from millrace.feeds.simulation.samples import bell, draws, spread, zipf
+from millrace.feeds.simulation.samples import bell, spread, with_draws, zipf
 from millrace.feeds.simulation.simulator import DAY, Scene, Simulated, iso
 from millrace.plugins import option
 
@@ -58,23 +59,39 @@ class Trips(Simulated):
 
     def scene(self, rng: random.Random) -> Scene:
         """A city whose stations differ in how busy they are."""
-        return _City(rng, _CSV if self.format == "csv" else _JSON).trips
+        write = (_CSV if self.format == "csv" else _JSON).format
+        numbers = count(_FIRST_TRIP)
+        zips = spread([f"{rng.randrange(501, 99951):05d}" for _ in range(60)], zipf(60, 1.0))
+        stretch = [exp(0.55 * deviation) for deviation in bell()]
+        busy = [rng.uniform(0.3, 1.7) for _ in _STATIONS]
+        morning = _Traffic(busy, (12, 2, 1), (1, 12, 1), 94)
+        evening = _Traffic(busy, (1, 12, 2), (10, 2, 3), 90)
+        noon = _Traffic(busy, (2, 3, 3), (2, 3, 3), 72)
+        night = _Traffic(busy, (2, 1, 4), (5, 1, 1), 60)
+        workday = [night] * 6 + [morning] * 4 + [noon] * 6 + [evening] * 4 + [night] * 4
+        weekend = [night] * 8 + [noon] * 12 + [night] * 4
+
+        def trips(times: Sequence[int]) -> Iterator[Record]:
+            for end, here, there, who, long, bike, home in with_draws(times, rng, 6):
+                day = weekend if (end // DAY + 3) % 7 >= 5 else workday  # the first day of 1970 was a Thursday
+                traffic = day[end % DAY * 24 // DAY]
+                start, finish, (rider, median) = traffic.origins[here], traffic.destinations[there], traffic.riders[who]
+                duration = min(_LONGEST, 60 + int(median * stretch[long]))
+                began = iso(end - 1000 * duration)
+                value = write(
+                    *(next(numbers), duration, began, *start, iso(end), *finish),
+                    *(1 + bike % _BIKES, rider, zips[home]),
+                )
+                yield Record(value.encode(), b"%d" % start[1])
+
+        return trips
 
 
-class _Station(NamedTuple):
-    name: str
-    terminal: int
-
-
-class _Rider(NamedTuple):
-    kind: str
-    median: float
-    """Of the duration, in seconds."""
-
-
-_STATIONS = [_Station(name, number) for number, name in enumerate(_HOMES + _OFFICES + _SIGHTS, _FIRST_TERMINAL)]
-_SUBSCRIBER = _Rider("Subscriber", 510.0)
-_CUSTOMER = _Rider("Customer", 1250.0)
+# Names and terminals.
+_STATIONS = [(name, number) for number, name in enumerate(_HOMES + _OFFICES + _SIGHTS, _FIRST_TERMINAL)]
+# Riders, and the median of their trips' durations in seconds.
+_SUBSCRIBER = ("Subscriber", 510.0)
+_CUSTOMER = ("Customer", 1250.0)
 _CSV = "{},{},{},{},{},{},{},{},{},{},{}"
 _JSON = (
     '{{"TripID":{},"Duration":{},"StartDate":"{}","StartStation":"{}","StartTerminal":{},"EndDate":"{}",'
@@ -89,46 +106,6 @@ class _Traffic:
         self.origins = spread(_STATIONS, _weighted(busy, leave))
         self.destinations = spread(_STATIONS, _weighted(busy, reach))
         self.riders = spread((_SUBSCRIBER, _CUSTOMER), (loyal, 100 - loyal))
-
-
-class _City:
-    def __init__(self, rng: random.Random, form: str) -> None:
-        self._rng = rng
-        self._write = form.format
-        self._next = _FIRST_TRIP
-        self._zips = spread([f"{rng.randrange(501, 99951):05d}" for _ in range(60)], zipf(60, 1.0))
-        self._stretch = [exp(0.55 * deviation) for deviation in bell()]
-        busy = [rng.uniform(0.3, 1.7) for _ in _STATIONS]
-        morning = _Traffic(busy, (12, 2, 1), (1, 12, 1), 94)
-        evening = _Traffic(busy, (1, 12, 2), (10, 2, 3), 90)
-        noon = _Traffic(busy, (2, 3, 3), (2, 3, 3), 72)
-        night = _Traffic(busy, (2, 1, 4), (5, 1, 1), 60)
-        self._workday = [night] * 6 + [morning] * 4 + [noon] * 6 + [evening] * 4 + [night] * 4
-        self._weekend = [night] * 8 + [noon] * 12 + [night] * 4
-
-    def trips(self, times: Sequence[int]) -> list[Record]:
-        """The next trips to end."""
-        write, zips, stretch = self._write, self._zips, self._stretch
-        columns = [draws(self._rng, len(times)) for _ in range(6)]
-        records = []
-        rows = zip(times, *columns, strict=True)
-        for number, (end, here, there, who, long, bike, home) in enumerate(rows, self._next):
-            traffic = self._traffic(end)
-            start, finish, rider = traffic.origins[here], traffic.destinations[there], traffic.riders[who]
-            duration = min(_LONGEST, 60 + int(rider.median * stretch[long]))
-            began = iso(end - 1000 * duration)
-            value = write(
-                *(number, duration, began, start.name, start.terminal, iso(end), finish.name, finish.terminal),
-                *(1 + bike % _BIKES, rider.kind, zips[home]),
-            )
-            records.append(Record(value.encode(), b"%d" % start.terminal))
-        self._next += len(records)
-        return records
-
-    def _traffic(self, moment: int) -> _Traffic:
-        hour = moment % DAY * 24 // DAY
-        weekend = (moment // DAY + 3) % 7 >= 5  # the first day of 1970 was a Thursday
-        return (self._weekend if weekend else self._workday)[hour]
 
 
 def _weighted(busy: list[float], pull: tuple[int, int, int]) -> list[float]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import exp
 from typing import ClassVar, NamedTuple
 
 from millrace.clients.kafka.record import Record
-from millrace.feeds.simulation.samples import SIZE, bell, draws, spread, zipf
+from millrace.feeds.simulation.samples import SIZE, bell, spread, with_draws, zipf
 from millrace.feeds.simulation.simulator import Scene, Simulated, iso
 
 _SHOP = {
@@ -59,19 +59,25 @@ class Weblogs(Simulated):
 
     def scene(self, rng: random.Random) -> Scene:
         """A shop with outages of its own."""
-        return _Shop(rng).lines
+        shop = [_Application(name, requests, rng) for name, requests in _SHOP.items()]
+        applications = spread(shop, zipf(len(shop), 1.1))
+        latencies = [exp(0.6 * deviation) for deviation in bell()]
 
+        def lines(times: Sequence[int]) -> Iterator[Record]:
+            for at, who, what, which, luck, wait in with_draws(times, rng, 5):
+                application = applications[who]
+                method, path, usual = application.requests[what % len(application.requests)]
+                level, status, outcome, slower = application.answer(at, luck)
+                path = path.replace("{}", str(which % _IDS))
+                latency = f"{usual * slower * latencies[wait]:.1f}"
+                value = (
+                    f'{application.start}{level}","time":"{iso(at)}",'
+                    f'"message":"{method} {path}: {outcome} ({status}) after {latency} ms",'
+                    f'"method":"{method}","path":"{path}","status":{status},"latency":{latency}}}'
+                )
+                yield Record(value.encode(), application.key)
 
-class _Request(NamedTuple):
-    method: str
-    path: str
-    usual: float
-    """Latency in milliseconds."""
-
-    @classmethod
-    def of(cls, text: str, usual: float) -> _Request:
-        method, path = text.split()
-        return cls(method, path, usual)
+        return lines
 
 
 class _Answer(NamedTuple):
@@ -89,7 +95,8 @@ class _Application:
     def __init__(self, name: str, requests: Sequence[str], rng: random.Random) -> None:
         self.start = f'{{"application":"{name}","level":"'
         self.key = name.encode()
-        self.requests = [_Request.of(text, rng.uniform(4, 60)) for text in requests]
+        # Method, path, and the usual latency in milliseconds.
+        self.requests = [(method, path, rng.uniform(4, 60)) for method, path in map(str.split, requests)]
         self._cause = _Answer("ERROR", 503, rng.choice(_CAUSES), _SLOWER_IN_OUTAGE)
         self._accident = _Answer("ERROR", 500, rng.choice(_CAUSES), 2.0)
         self._period = rng.randrange(180_000, 900_000)
@@ -103,30 +110,3 @@ class _Application:
         if luck < _FAILED_IN_OUTAGE and (at + self._phase) % self._period < self._length:
             return self._cause
         return _REFUSED_WITH[luck % len(_REFUSED_WITH)] if luck >= SIZE - _REFUSED else _FINE
-
-
-class _Shop:
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-        applications = [_Application(name, requests, rng) for name, requests in _SHOP.items()]
-        self._applications = spread(applications, zipf(len(applications), 1.1))
-        self._latencies = [exp(0.6 * deviation) for deviation in bell()]
-
-    def lines(self, times: Sequence[int]) -> list[Record]:
-        """The next lines."""
-        applications, latencies = self._applications, self._latencies
-        columns = [draws(self._rng, len(times)) for _ in range(5)]
-        records = []
-        for at, who, what, which, luck, wait in zip(times, *columns, strict=True):
-            application = applications[who]
-            method, path, usual = application.requests[what % len(application.requests)]
-            level, status, outcome, slower = application.answer(at, luck)
-            path = path.replace("{}", str(which % _IDS))
-            latency = f"{usual * slower * latencies[wait]:.1f}"
-            value = (
-                f'{application.start}{level}","time":"{iso(at)}",'
-                f'"message":"{method} {path}: {outcome} ({status}) after {latency} ms",'
-                f'"method":"{method}","path":"{path}","status":{status},"latency":{latency}}}'
-            )
-            records.append(Record(value.encode(), application.key))
-        return records

@@ -1,7 +1,7 @@
 import random
 from collections import Counter
 
-from millrace.feeds.simulation.samples import SIZE, Trends, chart_place
+from millrace.feeds.simulation.samples import SIZE, Trends, chart_index
 
 NAMES = tuple(f"topic{number}" for number in range(100))
 NOW = 1_780_000_000_000
@@ -16,8 +16,8 @@ def test_a_chart_follows_from_the_seed_and_the_moment_alone():
 
 def test_a_draw_falls_in_the_chart():
     chart = Trends(random.Random(1), NAMES).at(NOW)
-    assert chart_place(0) == 0
-    assert chart_place(SIZE - 1) == len(chart) - 1
+    assert chart_index(0) == 0
+    assert chart_index(SIZE - 1) == len(chart) - 1
 
 
 def test_each_topic_rises_and_falls():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from math import cos, exp, tau
 from statistics import NormalDist
@@ -22,6 +22,11 @@ SIZE = 1 << 16
 def draws(rng: random.Random, count: int) -> tuple[int, ...]:
     """Positions in a table, all equally likely; many times faster than as many calls of the generator."""
     return struct.unpack(f"<{count}H", rng.randbytes(2 * count))
+
+
+def with_draws(times: Sequence[int], rng: random.Random, count: int) -> Iterator[tuple[int, ...]]:
+    """Each time with as many draws."""
+    return zip(times, *(draws(rng, len(times)) for _ in range(count)), strict=True)
 
 
 def spread(items: Sequence[T], weights: Sequence[float], size: int = SIZE) -> list[T]:
@@ -43,14 +48,14 @@ def zipf(count: int, exponent: float) -> list[float]:
 def bell() -> list[float]:
     """A table of normally distributed numbers (mean 0, deviation 1)."""
     normal = NormalDist()
-    return [normal.inv_cdf((place + 0.5) / SIZE) for place in range(SIZE)]
+    return [normal.inv_cdf((index + 0.5) / SIZE) for index in range(SIZE)]
 
 
 _STEP = 5_000
 _SHORTEST, _LONGEST = 180_000.0, 1_200_000.0
 _HEAT = 1.5
 _SHIFT = 4
-_SIZE = (1 << 16) >> _SHIFT
+_SIZE = SIZE >> _SHIFT
 
 
 class _Topic(NamedTuple):
@@ -76,7 +81,7 @@ class Trends:
         self._chart = lru_cache(maxsize=64)(self._make_chart)
 
     def at(self, moment: int) -> list[str]:
-        """The table of topics at a moment; `place` says where in it a draw falls."""
+        """The table of topics at a moment; `chart_index` says where in it a draw falls."""
         return self._chart(moment // _STEP)
 
     def _make_chart(self, step: int) -> list[str]:
@@ -85,6 +90,6 @@ class Trends:
         return spread([topic.name for topic in self._topics], weights, _SIZE)
 
 
-def chart_place(draw: int) -> int:
+def chart_index(draw: int) -> int:
     """Where a draw falls in a chart, which is shorter than other tables because a new one is made so often."""
     return draw >> _SHIFT

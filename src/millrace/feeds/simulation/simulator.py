@@ -71,7 +71,7 @@ def _check_range(first: float, last: float) -> None:
         raise InvalidOption("event times leave the years 2 to 9998", hint="choose another --start or a higher --pace")
 
 
-Scene = Callable[[Sequence[int]], list[Record]]
+Scene = Callable[[Sequence[int]], Iterator[Record]]
 """Makes one record for each event time (milliseconds since 1970, in order of arrival)."""
 
 _DEFAULT_PACE = 1000.0
@@ -117,21 +117,17 @@ class Simulated(Feed):
 
     def batches(self, run: Run) -> Iterator[Batch]:
         """Records without end, from the first one."""
-        seed = self._seed(run)
+        seed = self.seed
+        if seed is None:
+            seed = random.SystemRandom().getrandbits(32)
+            run.notify(f"seed {seed}")
         rng, dice = random.Random(seed), random.Random(f"{seed} malformed")
         scene = self.scene(rng)
         pace = self.pace or run.rate or _DEFAULT_PACE
         for times in event_times(rng, self._start(run, pace), pace, self.disorder):
             if run.stop.is_set():
                 return
-            yield Batch(self._break_some(scene(times), dice))
-
-    def _seed(self, run: Run) -> int:
-        if self.seed is not None:
-            return self.seed
-        seed = random.SystemRandom().getrandbits(32)
-        run.notify(f"seed {seed}")
-        return seed
+            yield Batch(self._break_some(list(scene(times)), dice))
 
     def _start(self, run: Run, pace: float) -> int:
         if self.start is not None:
