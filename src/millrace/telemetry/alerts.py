@@ -113,32 +113,31 @@ class AlertMonitor:
     def ended(self, error: Exception) -> None:
         """Report that the run has failed, unless a query's failure was reported already."""
         if not self._dead:
-            self._notify(None, "gave-up", _sentence(error))
+            # The text of an error that is not ours may say little without its class.
+            why = error.message if isinstance(error, MillraceError) else f"{type(error).__name__}: {error}"
+            self._notify(None, "gave-up", why)
 
     def _look_at(self, query: QueryStatus) -> None:
         if query.restarts > self._restarts.get(query.query, 0) and query.query not in self._open:
             self._open.add(query.query)
-            self._notify(
-                query.query, "failed", query.restart.sentence(datetime.now(UTC)) if query.restart else "restarted"
-            )
+            why = query.restart.sentence(datetime.now(UTC)) if query.restart else "restarted"
+            self._notify(query.query, "failed", why)
         self._restarts[query.query] = query.restarts
         if query.phase is Phase.FAILED and query.query not in self._dead:
             self._dead.add(query.query)
             self._open.discard(query.query)
-            self._notify(query.query, "gave-up", query.error.message if query.error else "the reason is not known")
+            self._notify(query.query, "gave-up", query.failure)
         elif query.query in self._open and query.restart is None and not query.phase.ended:
             self._open.discard(query.query)
-            self._notify(
-                query.query, "recovered", f"it works again, after {format_count(query.restarts, 'restart')} in all"
-            )
+            why = f"it works again, after {format_count(query.restarts, 'restart')} in all"
+            self._notify(query.query, "recovered", why)
 
     def _look_at_lag(self, query: QueryStatus, now: float) -> None:
         limit = self.limits.lag
         if limit is None:
             return
         lag = self.measurements.lag(query.query) or Lag(query.last.lag if query.last else None)
-        value = lag.records if limit.records is not None else lag.seconds
-        most = limit.records if limit.records is not None else limit.seconds
+        value, most = (lag.seconds, limit.seconds) if limit.records is None else (lag.records, limit.records)
         above = None if value is None or most is None else value > most
         news = self._lags.setdefault(query.query, _Crossing()).look(above, now)
         if news is not None:
@@ -164,11 +163,6 @@ class AlertMonitor:
     def _notify(self, query: str | None, what: str, why: str) -> None:
         moment = datetime.now(UTC).isoformat(timespec="milliseconds")
         self.notify(Alert(self.pipeline, query, what, masked(why), moment))
-
-
-def _sentence(error: Exception) -> str:
-    """Return the error in one sentence; of one that is not ours with its class, since its text may say little."""
-    return error.message if isinstance(error, MillraceError) else f"{type(error).__name__}: {error}"
 
 
 SEND_TIMEOUT_S = 10.0
@@ -229,7 +223,7 @@ class AlertSender:
             try:
                 problem = self._send(alert)
             except Exception as error:  # the run does not depend on alerts
-                problem = f"{type(error).__name__}"
+                problem = type(error).__name__
             if problem:
                 self._warn(problem)
 

@@ -36,9 +36,7 @@ def plain_value(value: Any, max_chars: int = MAX_TEXT_CHARS, depth: int = 0) -> 
         return value if -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER else _whole(value)
     if kind is float:
         return value if math.isfinite(value) else None
-    if kind is str:
-        return _text(value, max_chars)
-    return _other(value, max_chars, depth)
+    return _text(value, max_chars) if kind is str else _other(value, max_chars, depth)
 
 
 def _other(value: Any, max_chars: int, depth: int) -> Any:
@@ -77,9 +75,7 @@ def milliseconds(moment: datetime) -> int:
 
 def _text(words: str, max_chars: int) -> str:
     short = words if len(words) <= max_chars else words[: max_chars - 1] + "…"
-    if short.isascii():
-        return short
-    return short.encode("utf-8", "replace").decode("utf-8")
+    return short if short.isascii() else short.encode("utf-8", "replace").decode("utf-8")
 
 
 _MAX_PROBLEMS = 500
@@ -102,32 +98,22 @@ class Slot:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._version = 0
-        self._value: Any = None
-
-    @property
-    def version(self) -> int:
-        """Return how often it was set."""
-        return self._version
+        self.version = 0  # how often it was set
+        self.value: Any = None
 
     def set(self, value: Any) -> None:
         """Set the value, as JSON can carry it."""
         plain = plain_value(value)
         with self._lock:
-            self._value = plain
-            self._version += 1
-
-    @property
-    def value(self) -> Any:
-        """Return the value; None before there is one."""
-        return self._value
+            self.value = plain
+            self.version += 1
 
     def since(self, version: int | None) -> Delta | None:
         """Return what a client with that version (None: with nothing) misses; None when it misses nothing."""
         with self._lock:
-            if version == self._version or self._version == 0:
+            if version == self.version or self.version == 0:
                 return None
-            return Delta("replace", self._version, self._value)
+            return Delta("replace", self.version, self.value)
 
 
 class RowBuffer:
@@ -136,14 +122,9 @@ class RowBuffer:
     def __init__(self, size: int, columns: Iterable[str] = ()) -> None:
         self.size = size
         self._lock = threading.Lock()
-        self._version = 0
-        self._places = {name: place for place, name in enumerate(columns)}
+        self.version = 0  # how many rows there have been
+        self._indices = {name: index for index, name in enumerate(columns)}
         self._rows: deque[tuple[Any, ...]] = deque(maxlen=size)
-
-    @property
-    def version(self) -> int:
-        """Return how many rows there have been."""
-        return self._version
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add one row; the oldest goes when there is no room."""
@@ -155,25 +136,24 @@ class RowBuffer:
         with self._lock:
             for row in plain:
                 for name in row:
-                    self._places.setdefault(name, len(self._places))
-                self._rows.append(tuple(row.get(name) for name in self._places))
-            self._version += len(plain)
+                    self._indices.setdefault(name, len(self._indices))
+                self._rows.append(tuple(row.get(name) for name in self._indices))
+            self.version += len(plain)
 
     def clear(self) -> None:
         """Remove all rows; every client gets a snapshot."""
         with self._lock:
             self._rows.clear()
-            self._version += 1
+            self.version += 1
 
     def since(self, version: int | None) -> Delta | None:
         """Return what a client with that version (None: with nothing) misses; None when it misses nothing."""
         with self._lock:
-            if version == self._version:
+            if version == self.version:
                 return None
-            missed = None if version is None else self._version - version
-            if missed is None or not 0 < missed <= len(self._rows):
-                return Delta("snapshot", self._version, self._data(len(self._rows)))
-            return Delta("append", self._version, self._data(missed))
+            missed = 0 if version is None else self.version - version
+            kind, count = ("append", missed) if 0 < missed <= len(self._rows) else ("snapshot", len(self._rows))
+            return Delta(kind, self.version, {"columns": self._columns(count), "size": self.size})
 
     def newest(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the newest rows, oldest first."""
@@ -181,13 +161,10 @@ class RowBuffer:
             columns = self._columns(len(self._rows) if limit is None else min(limit, len(self._rows)))
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    def _data(self, count: int) -> dict[str, Any]:
-        return {"columns": self._columns(count), "size": self.size}
-
     def _columns(self, count: int) -> dict[str, list[Any]]:
         rows = list(islice(reversed(self._rows), count))[::-1]
         return {
-            name: [row[place] if place < len(row) else None for row in rows] for name, place in self._places.items()
+            name: [row[index] if index < len(row) else None for row in rows] for name, index in self._indices.items()
         }
 
 
@@ -241,9 +218,9 @@ class Channels:
     def problems(self) -> Mapping[str, str]:
         """Return why channels cannot be filled, by name."""
         with self._lock:
-            over = [name for name, (_, version) in self._problems.items() if version != self._version(name)]
-            for name in over:
-                del self._problems[name]
+            self._problems = {
+                name: problem for name, problem in self._problems.items() if problem[1] == self._version(name)
+            }
             return {name: message for name, (message, _) in self._problems.items()}
 
     def _version(self, name: str) -> int | None:

@@ -35,11 +35,8 @@ class IdleFacts:
 
 def idle_reason(facts: IdleFacts) -> str | None:
     """Return the sentence; None when there is output, or none is due."""
-    for rule in _RULES:
-        reason = rule(facts)
-        if reason is not None:
-            return reason or None
-    return None
+    reasons = (rule(facts) for rule in _RULES)
+    return next((reason for reason in reasons if reason is not None), None) or None
 
 
 def _ended(facts: IdleFacts) -> str | None:
@@ -60,7 +57,8 @@ def _no_batch_yet(facts: IdleFacts) -> str | None:
     if facts.lag:
         return f"The first batch is still at work: it began {waited} ago, and {facts.lag:,} records wait."
     if facts.status.phase is Phase.WAITING:
-        return f"Nothing has arrived yet: {_sources(facts)} had no record to read since the start {waited} ago."
+        sources = ", ".join(facts.expected.sources) or "its source"
+        return f"Nothing has arrived yet: {sources} had no record to read since the start {waited} ago."
     return f"The query is starting: no batch has ended in {waited}."
 
 
@@ -115,8 +113,7 @@ def _long_batch(facts: IdleFacts) -> str | None:
     if batch is None or facts.status.phase is not Phase.RUNNING or not facts.expected.batches:
         return None
     since = batch_end(batch)
-    over = (facts.now - since).total_seconds()
-    if over < max(QUIET_S, 3 * batch.milliseconds / 1000):
+    if (facts.now - since).total_seconds() < max(QUIET_S, 3 * batch.milliseconds / 1000):
         return None
     behind = f"; {facts.lag:,} records wait" if facts.lag else ""
     return f"A batch has been at work for {facts.ago(since)}{behind}."
@@ -128,10 +125,6 @@ def _held_back(facts: IdleFacts) -> int:
     if not batch or expected.mode != "append" or not expected.watermarked:
         return 0
     return batch.state_rows or 0
-
-
-def _sources(facts: IdleFacts) -> str:
-    return ", ".join(facts.expected.sources) or "its source"
 
 
 _RULES: tuple[Callable[[IdleFacts], str | None], ...] = (

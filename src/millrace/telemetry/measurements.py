@@ -40,7 +40,6 @@ class Measurements:
     """The newest of each; thread-safe, since each is replaced as a whole."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._lags: dict[str, Lag] = {}
         self._rates: dict[str, float] = {}
         self.usage = Usage()
@@ -52,23 +51,19 @@ class Measurements:
 
     def put_lag(self, query: str, lag: Lag) -> None:
         """Set the lag of a query."""
-        with self._lock:
-            self._lags[query] = lag
+        self._lags[query] = lag
 
     def put_rates(self, rates: Mapping[str, float]) -> None:
         """Set the records a second that come into each topic."""
-        with self._lock:
-            self._rates = dict(rates)
+        self._rates = dict(rates)
 
     def lag(self, query: str) -> Lag | None:
         """Return the lag of a query, if it was measured."""
-        with self._lock:
-            return self._lags.get(query)
+        return self._lags.get(query)
 
     def rate(self, topic: str) -> float | None:
         """Return the records a second that come into a topic, if they were measured."""
-        with self._lock:
-            return self._rates.get(topic)
+        return self._rates.get(topic)
 
 
 ANSWER_TIMEOUT_S = 10.0
@@ -102,12 +97,10 @@ class OutstandingAnswers:
 
     def missing(self, now: float | None = None) -> OverdueAnswer | None:
         """Return the request that has been open for too long."""
-        asked = self._asked
-        if asked is None:
+        if (asked := self._asked) is None:
             return None
-        address, since = asked
-        waited = (time.monotonic() if now is None else now) - since
-        return OverdueAnswer(address, waited) if waited > ANSWER_TIMEOUT_S else None
+        waited = (time.monotonic() if now is None else now) - asked[1]
+        return OverdueAnswer(asked[0], waited) if waited > ANSWER_TIMEOUT_S else None
 
 
 def answer_change(before: OverdueAnswer | None, now: OverdueAnswer | None) -> str | None:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from millrace.telemetry.channels import error_fields, milliseconds
 from millrace.telemetry.idle_reason import IdleFacts, idle_reason
 from millrace.telemetry.measurements import Lag, Measurements
-from millrace.telemetry.progress import RATE_WINDOW_S, BatchProgress, SourceProgress, batch_end, rates
+from millrace.telemetry.progress import RATE_WINDOW_S, BatchProgress, batch_end, rates
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import Edge, Topology
 
@@ -62,8 +62,8 @@ def health(run_status: RunStatus, measurements: Measurements, topology: Topology
 
 def total_known(values: Iterable[float | None]) -> float | None:
     """Return the sum of the known values; None when nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) if measured else None
 
 
 def most_known(values: Iterable[float | None]) -> float | None:
@@ -94,8 +94,7 @@ class FlowRates:
     def _rate(self, edge: Edge) -> float | None:
         if edge.query is None:
             return self._read(edge.start)
-        figures = self._figures_of(edge.query)
-        return figures["out_rate"] if figures else None
+        return self._figure(edge.query, "out_rate")
 
     def _read(self, source: str) -> float | None:
         """Rows a second of one source: each query reads for itself, so the largest is what comes."""
@@ -104,22 +103,17 @@ class FlowRates:
         )
 
     def _read_by(self, query: str, source: str) -> float | None:
-        figures, last = self._figures_of(query), self.last.get(query)
-        whole: float | None = figures["in_rate"] if figures else None
+        whole, last = self._figure(query, "in_rate"), self.last.get(query)
         if len(self.topology.query(query).sources) == 1 or whole is None:
             return whole
         topics = set(self.topology.topics.get(source, ()))
         if last is None or not topics:
             return None
-        rows = [source.rows for source in last.sources if _topics(source) & topics]
+        rows = [source.rows for source in last.sources if isinstance(source.end, dict) and topics & source.end.keys()]
         return whole * sum(rows) / last.input_rows if last.input_rows else 0.0
 
-    def _figures_of(self, name: str) -> dict[str, Any] | None:
-        return next((query for query in self.queries if query["name"] == name), None)
-
-
-def _topics(source: SourceProgress) -> set[str]:
-    return set(source.end) if isinstance(source.end, dict) else set()
+    def _figure(self, name: str, key: str) -> float | None:
+        return next((query[key] for query in self.queries if query["name"] == name), None)
 
 
 _UNKNOWN_OF_DSTREAMS = {
@@ -142,9 +136,12 @@ def run_state(
     dead = dict(run_status.dead())
     queries = [_query(query, run_status, measurements, topology, dead, at) for query in statuses]
     phase, reasons = run_phase(statuses, measurements, topology, at)
-    flow = FlowRates(
-        topology, queries, {query.query: _newest_with_rows(run_status.history(query.query)) for query in statuses}
-    )
+    # The newest batches that read something; others only move a watermark.
+    newest = {
+        query.query: next((batch for batch in reversed(run_status.history(query.query)) if batch.input_rows), None)
+        for query in statuses
+    }
+    flow = FlowRates(topology, queries, newest)
     return {
         "time": milliseconds(at),
         "phase": phase,
@@ -161,24 +158,24 @@ def run_phase(
     statuses: Iterable[QueryStatus], measurements: Measurements, topology: Topology, now: datetime
 ) -> tuple[str, list[str]]:
     """`starting`, `running`, `restarting`, `failed` or `stopped`, and why it is not running."""
-    known = {query.query: query for query in statuses if topology.query(query.query).writes}
-    failed = _failures(known.values())
+    writing = {query.query: query for query in statuses if topology.query(query.query).writes}
+    failed = _failures(writing.values())
     if measurements.failure and not failed:
         failed.append(measurements.failure)
     if failed:
         return "failed", failed
-    again = _pending_restarts(known.values(), now)
+    again = _pending_restarts(writing.values(), now)
     if again and not measurements.over:
         return "restarting", again
     if measurements.over or (
-        known and all(query.phase is Phase.STOPPED for query in known.values()) and topology.planned
+        writing and all(query.phase is Phase.STOPPED for query in writing.values()) and topology.planned
     ):
-        return "stopped", ["every query has ended" if known else "the run has ended"]
-    waiting = [query.name for query in topology.queries if query.writes and query.name not in known]
-    waiting += [query.query for query in known.values() if query.phase is Phase.STARTING]
+        return "stopped", ["every query has ended" if writing else "the run has ended"]
+    waiting = [query.name for query in topology.queries if query.writes and query.name not in writing]
+    waiting += [query.query for query in writing.values() if query.phase is Phase.STARTING]
     if waiting:
         return "starting", [measurements.doing or f"waiting for {', '.join(dict.fromkeys(waiting))}"]
-    if not known:
+    if not writing:
         return "starting", [measurements.doing or "no query has been started yet"]
     return "running", []
 
@@ -218,7 +215,7 @@ def _query(
         "lag_seconds": lag.seconds,
         "lag_why": lag.why,
         "watermark": milliseconds(last.watermark) if last and last.watermark else None,
-        "watermark_gap_ms": _gap(last, now),
+        "watermark_gap_ms": watermark_gap(last, milliseconds(now)),
         "state_rows": last.state_rows if last else None,
         "state_bytes": last.state_bytes if last else None,
         "sink_rows": batch.sink_rows if batch else None,
@@ -241,18 +238,13 @@ def _rates(
     topics = [edge.topic for edge in topology.edges if edge.query == query.query and edge.topic]
     written = total_known(measurements.rate(topic) for topic in dict.fromkeys(topics))
     if not expected.batches:
-        return {
-            "in_rate": total_known(map(measurements.rate, topology.read_by(query.query))),
-            "rate": None,
-            "out_rate": written,
-        }
+        read = total_known(map(measurements.rate, topology.read_by(query.query)))
+        return {"in_rate": read, "rate": None, "out_rate": written}
     recent = rates(done, at, expected.every)
-    out = recent.written if recent else None
-    return {
-        "in_rate": recent.read if recent else None,
-        "rate": done[-1].rate if done else None,
-        "out_rate": written if out is None else out,
-    }
+    if recent is None:
+        return {"in_rate": None, "rate": None, "out_rate": written}
+    out = written if recent.written is None else recent.written
+    return {"in_rate": recent.read, "rate": done[-1].rate, "out_rate": out}
 
 
 def _busy(query: QueryStatus, done: list[BatchProgress], now: datetime) -> float:
@@ -269,38 +261,28 @@ def _busy(query: QueryStatus, done: list[BatchProgress], now: datetime) -> float
     return round(min(1.0, spent / RATE_WINDOW_S), 3)
 
 
-def _gap(last: BatchProgress | None, now: datetime) -> int | None:
-    return milliseconds(now) - milliseconds(last.watermark) if last and last.watermark else None
+def watermark_gap(batch: BatchProgress | None, now: int) -> int | None:
+    """Return how far the watermark of a batch is behind a moment, both in milliseconds; None without a watermark."""
+    return now - milliseconds(batch.watermark) if batch and batch.watermark else None
 
 
 def _failures(queries: Iterable[QueryStatus]) -> list[str]:
     failed = [query for query in queries if query.phase is Phase.FAILED]
-    return [
-        f"query {query.query} failed: {query.error.message if query.error else 'the reason is not known'}"
-        for query in failed
-    ]
+    return [f"query {query.query} failed: {query.failure}" for query in failed]
 
 
 def _pending_restarts(queries: Iterable[QueryStatus], now: datetime) -> list[str]:
     return [f"query {query.query}: {query.restart.sentence(now)}" for query in queries if query.restart]
 
 
-def _newest_with_rows(history: Sequence[BatchProgress]) -> BatchProgress | None:
-    """Return the newest batch that read something; others only move a watermark."""
-    return next((batch for batch in reversed(history) if batch.input_rows), None)
-
-
 def _figures(
     queries: list[dict[str, Any]], dead: Mapping[str, int], flow: FlowRates, *, failed: bool
 ) -> dict[str, Any]:
-    errors = sum(query["error"] is not None for query in queries)
     return {
         "in_rate": flow.read(),
         "out_rate": total_known(query["out_rate"] for query in queries if flow.topology.query(query["name"]).writes),
-        "lag": most_known(query["lag"] for query in queries),
-        "lag_seconds": most_known(query["lag_seconds"] for query in queries),
-        "watermark_gap_ms": most_known(query["watermark_gap_ms"] for query in queries),
-        "errors": errors or int(failed),
+        **{key: most_known(query[key] for query in queries) for key in ("lag", "lag_seconds", "watermark_gap_ms")},
+        "errors": sum(query["error"] is not None for query in queries) or int(failed),
         "dead": sum(dead.values()),
         "late": sum(query["late"] for query in queries),
     }

@@ -12,10 +12,8 @@ from millrace.errors import MillraceError, RunError
 from millrace.pipeline.panels import RunPanel
 from millrace.pipeline.plan import Plan
 from millrace.telemetry.channels import Channels, error_fields
-from millrace.telemetry.panel_views import PanelView, SeriesView, View
+from millrace.telemetry.panel_views import Frame, PanelView, SeriesView, View
 from millrace.telemetry.progress import METRICS
-
-_EMPTY = View([])
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,11 @@ class RegisteredPanel:
 
     def content(self, now: int) -> dict[str, Any]:
         """Return what its channel holds."""
-        view = self.view.view(now) if self.view else _EMPTY
-        frame = self.view.frame if self.view else None
+        view = self.view.view(now) if self.view else View([])
+        frame = self.view.frame if self.view else Frame((), ())
         return {
-            "columns": frame.columns if frame else (),
-            "types": frame.types if frame else (),
+            "columns": frame.columns,
+            "types": frame.types,
             "rows": view.rows,
             "time": now,
             "cut": view.cut,
@@ -83,16 +81,14 @@ class PanelRegistry:
     def fail(self, panels: Iterable[RunPanel], error: MillraceError) -> None:
         """Set the error with which the query of panels has ended; what they showed stays."""
         for panel in panels:
-            registered = self._panels.get(panel.id, RegisteredPanel(panel))
-            self._put(replace(registered, error=error))
+            self._put(replace(self._panels.get(panel.id, RegisteredPanel(panel)), error=error))
 
     def observe(self, metrics: Mapping[str, Any]) -> None:
         """Take the observed metrics of one batch of a query."""
         observed = metrics.get(METRICS) or {}
         for panel in list(self._panels.values()):
-            if panel.view is None or f"#{panel.shown.id}" not in observed:
-                continue
-            self._take(panel, observed.get(panel.shown.id) or (), int(observed[f"#{panel.shown.id}"] or 0))
+            if panel.view is not None and (total := f"#{panel.shown.id}") in observed:
+                self._take(panel, panel.view, observed.get(panel.shown.id) or (), int(observed[total] or 0))
 
     def look(self) -> None:
         """Update what changes by time alone."""
@@ -101,13 +97,11 @@ class PanelRegistry:
             if isinstance(panel.view, SeriesView) and panel.view.due(now):
                 self._show(panel)
 
-    def _take(self, panel: RegisteredPanel, rows: Sequence[Mapping[str, Any]], total: int) -> None:
+    def _take(self, panel: RegisteredPanel, view: PanelView, rows: Sequence[Mapping[str, Any]], total: int) -> None:
         try:
-            given = [tuple(row.get(f"c{place}") for place in range(panel.width)) for row in rows]
             with self._lock:
-                if panel.view is not None:
-                    panel.view.take(given, total, panel.mode)
-            if given or panel.mode == "complete":
+                view.take([tuple(row.get(f"c{n}") for n in range(panel.width)) for row in rows], total, panel.mode)
+            if rows or panel.mode == "complete":
                 self._show(panel)
         except (TypeError, ValueError) as error:  # shown in place of the panel; the others continue
             self._put(replace(panel, view=None, error=RunError("the panel cannot be drawn", why=str(error))))
@@ -115,8 +109,7 @@ class PanelRegistry:
     def _put(self, panel: RegisteredPanel) -> None:
         with self._lock:
             self._panels[panel.shown.id] = panel
-            summaries = [registered.summary() for registered in self._panels.values()]
-            self.channels.slot("panels").set(summaries)
+            self.channels.slot("panels").set([registered.summary() for registered in self._panels.values()])
         self._show(panel)
 
     def _show(self, panel: RegisteredPanel) -> None:

@@ -12,9 +12,10 @@ Lines over time, for a panel of the kind `series`: one point for each time and k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import Any
 
 Row = Sequence[Any]
@@ -61,11 +62,11 @@ class PanelView(ABC):
         self.frame = frame
 
     @abstractmethod
-    def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
-        """Take a batch: the rows that Spark chose of `total`."""
+    def take(self, rows: Sequence[Row], total: int, mode: str, /) -> None:
+        """Take a batch: the rows that Spark chose of `total`, the first ones first."""
 
     @abstractmethod
-    def view(self, now: int) -> View:
+    def view(self, now: int, /) -> View:
         """Return what is shown at a moment (milliseconds)."""
 
 
@@ -98,15 +99,15 @@ class WindowsView:
             _shorten(labels)
 
     def _choose(self, mode: str) -> None:
-        known = [window for window in self.values if window is not None]
-        if not known:
+        windows = [window for window in self.values if window is not None]
+        if not windows:
             self.shown = None
             return
         newest = max(self.newest)
-        begun = [window for window in known if window[0] <= newest] or known
+        begun = [window for window in windows if window[0] <= newest] or windows
         open_windows = [window for window in begun if window[1] > newest] or begun
         self.shown = max(begun) if mode == "append" else min(open_windows, key=lambda window: (window[1], window[0]))
-        for window in known:
+        for window in windows:
             if window[1] <= self.shown[0] or window[0] > newest:
                 del self.values[window]
 
@@ -118,10 +119,9 @@ class WindowsView:
 def _shorten(labels: dict[Any, Any]) -> None:
     if len(labels) <= MAX_LABELS:
         return
-    kept = sorted(labels, key=lambda label: number(labels[label]), reverse=True)[: MAX_LABELS // 2]
-    values = {label: labels[label] for label in kept}
+    kept = nlargest(MAX_LABELS // 2, labels.items(), key=lambda item: number(item[1]))
     labels.clear()
-    labels.update(values)
+    labels.update(kept)
 
 
 def number(value: Any) -> float:
@@ -130,41 +130,28 @@ def number(value: Any) -> float:
 
 
 class TopView(PanelView):
-    """The largest values by label."""
+    """The largest values by label, of the open window."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
         self._windows = WindowsView()
 
-    def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
-        """Keep the newest value of each label."""
-        del total
+    def take(self, rows: Sequence[Row], _total: int, mode: str) -> None:
         self._windows.take(rows, mode)
 
-    def view(self, now: int) -> View:
-        """The largest of the open window."""
-        del now
-        values = self._windows.current()
-        ranked = sorted(values.items(), key=lambda pair: (-number(pair[1]), str(pair[0])))
+    def view(self, _now: int) -> View:
+        ranked = sorted(self._windows.current().items(), key=lambda pair: (-number(pair[1]), str(pair[0])))
         rows: list[Row] = [list(pair) for pair in ranked[: self.frame.limit]]
         return View(rows, len(ranked) - len(rows), self._windows.shown)
 
 
-class NumberView(PanelView):
-    """One value."""
-
-    def __init__(self, frame: Frame) -> None:
-        super().__init__(frame)
-        self._windows = WindowsView()
+class NumberView(TopView):
+    """The value of the open window, or the newest; rows are of value, start and end."""
 
     def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
-        """Keep the newest; rows are of value, start and end."""
-        del total
-        self._windows.take([("", *row) for row in rows], mode)
+        super().take([("", *row) for row in rows], total, mode)
 
-    def view(self, now: int) -> View:
-        """The value of the open window, or the newest."""
-        del now
+    def view(self, _now: int) -> View:
         return View([[value] for value in self._windows.current().values()], 0, self._windows.shown)
 
 
@@ -178,7 +165,7 @@ class TableView(PanelView):
         self._total = 0
 
     def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
-        """Add rows, or replace those of the same key; Spark gives the first ones first."""
+        """Add rows, or replace those of the same key."""
         if mode == "complete":
             self._rows.clear()
             self._keyed.clear()
@@ -188,22 +175,19 @@ class TableView(PanelView):
             self._rows.extendleft(reversed(rows))
             return
         for row in reversed(rows):
-            name = repr([row[place] for place in self.frame.key])
+            name = repr([row[index] for index in self.frame.key])
             self._keyed.pop(name, None)
             self._keyed[name] = row
         while len(self._keyed) > max(MAX_LABELS, self.frame.limit):
             del self._keyed[next(iter(self._keyed))]
 
-    def view(self, now: int) -> View:
-        """The rows as they are shown."""
-        del now
+    def view(self, _now: int) -> View:
         rows = list(reversed(self._keyed.values())) if self.frame.key else list(self._rows)
-        place = self.frame.order
-        if place is not None:
-            rows.sort(key=lambda row: _sortable(row[place]), reverse=self.frame.falling)
-        seen = len(self._keyed) if self.frame.key else self._total
+        order = self.frame.order
+        if order is not None:
+            rows.sort(key=lambda row: _sortable(row[order]), reverse=self.frame.falling)
         kept = rows[: self.frame.limit]
-        return View(kept, max(0, seen - len(kept)))
+        return View(kept, max(0, (len(rows) if self.frame.key else self._total) - len(kept)))
 
 
 def _sortable(value: Any) -> tuple[int, float, str]:
@@ -223,9 +207,8 @@ class HeatView(PanelView):
         self._cells: dict[tuple[Any, Any], Any] = {}
         self._dropped = 0
 
-    def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
+    def take(self, rows: Sequence[Row], _total: int, mode: str) -> None:
         """Keep the newest value of each cell, and the newest cells."""
-        del total
         if mode == "complete":
             self._cells.clear()
         for x, y, value in reversed(rows):
@@ -238,22 +221,20 @@ class HeatView(PanelView):
         for cell in list(self._cells)[: self._dropped]:
             del self._cells[cell]
 
-    def view(self, now: int) -> View:
+    def view(self, _now: int) -> View:
         """The cells, by column and row; of too many names those with the largest sums."""
-        del now
-        wide = self.frame.types[0] == "time"
-        columns = {x for x, _ in self._cells} if wide else _largest(self._cells, 0)
+        columns = {x for x, _ in self._cells} if self.frame.types[0] == "time" else _largest(self._cells, 0)
         names = _largest(self._cells, 1)
         chosen = [(cell, value) for cell, value in self._cells.items() if cell[0] in columns and cell[1] in names]
         chosen.sort(key=lambda item: (_sortable(item[0][0]), _sortable(item[0][1])))
         return View([[x, y, value] for (x, y), value in chosen], self._dropped + len(self._cells) - len(chosen))
 
 
-def _largest(cells: Mapping[tuple[Any, Any], Any], place: int) -> set[Any]:
-    sums: dict[Any, float] = {}
+def _largest(cells: Mapping[tuple[Any, Any], Any], axis: int) -> set[Any]:
+    sums: defaultdict[Any, float] = defaultdict(float)
     for cell, value in cells.items():
-        sums[cell[place]] = sums.get(cell[place], 0.0) + max(number(value), 0.0)
-    return set(sorted(sums, key=lambda name: sums[name], reverse=True)[:MAX_NAMES])
+        sums[cell[axis]] += max(number(value), 0.0)
+    return set(nlargest(MAX_NAMES, sums, key=sums.__getitem__))
 
 
 MAX_POINTS = 600
@@ -289,9 +270,8 @@ class SeriesView(PanelView):
         self._dropped: set[int] = set()
         self._due: int | None = None
 
-    def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
+    def take(self, rows: Sequence[Row], _total: int, mode: str) -> None:
         """Rows of time, the window's end (or None), key and value; the newest come first."""
-        del total
         if mode == "complete":
             self._lines.clear()
             self._dropped.clear()
@@ -301,13 +281,20 @@ class SeriesView(PanelView):
                 self._lines.setdefault("" if key is None else key, {})[time] = (value, end or 0)
                 self._newest = max(self._newest, time)
         for line in self._lines.values():
-            _keep_newest(line)
+            for time in sorted(line)[:-MAX_POINTS]:
+                del line[time]
         self._drop_small_lines()
 
     def view(self, now: int) -> View:
         """The largest lines, in order of time."""
         drawn = {key: _drawn(line, self._newest, now) for key, line in self._lines.items()}
-        self._due = self._next(now)
+        kept_back = (
+            end + _IDLE_MS
+            for line in self._lines.values()
+            for time, (_, end) in line.items()
+            if _open(time, end, self._newest) and now <= end + _IDLE_MS
+        )
+        self._due = min(kept_back, default=None)
         if any(points and points[0][0] <= now + _MAX_FUTURE_MS for points in drawn.values()):
             drawn = {
                 key: [point for point in points if point[0] <= now + _MAX_FUTURE_MS] for key, points in drawn.items()
@@ -322,19 +309,10 @@ class SeriesView(PanelView):
         """Whether a point that was kept back is drawn by now, though nothing came."""
         return self._due is not None and now > self._due
 
-    def _next(self, now: int) -> int | None:
-        kept_back = (
-            end + _IDLE_MS
-            for line in self._lines.values()
-            for time, (_, end) in line.items()
-            if _open(time, end, self._newest) and now <= end + _IDLE_MS
-        )
-        return min(kept_back, default=None)
-
     def _drop_small_lines(self) -> None:
         if len(self._lines) <= _MAX_KEPT_LINES:
             return
-        ranked = sorted(self._lines, key=lambda key: _weight(list(_values(self._lines[key]))), reverse=True)
+        ranked = sorted(self._lines, key=lambda key: _weight(_values(self._lines[key])), reverse=True)
         for key in ranked[_MAX_KEPT_LINES:]:
             del self._lines[key]
             if len(self._dropped) < _MAX_COUNTED_LINES:
@@ -361,9 +339,3 @@ def _values(line: dict[int, Point]) -> list[tuple[int, Any]]:
 def _weight(points: list[tuple[int, Any]]) -> float:
     """How much a line matters when not all can be drawn: the sum of its newest points."""
     return sum(abs(number(value)) for _, value in points[-60:] if value is not None)
-
-
-def _keep_newest(line: dict[int, Point]) -> None:
-    if len(line) > MAX_POINTS:
-        for time in sorted(line)[:-MAX_POINTS]:
-            del line[time]

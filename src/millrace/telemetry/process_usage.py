@@ -26,10 +26,8 @@ class ProcessMeter:
         """Measure once."""
         with suppress(psutil.Error):
             cpu = self._own.cpu_percent() + self._cpu_of_spark()
-            memory = self._own.memory_info().rss
-            self._measurements.usage = Usage(
-                round(cpu / 100, 3), memory, self._memory_of_jvm(), self._own.num_threads()
-            )
+            memory, threads = self._own.memory_info().rss, self._own.num_threads()
+            self._measurements.usage = Usage(round(cpu / 100, 3), memory, self._memory_of_jvm(), threads)
 
     def _cpu_of_spark(self) -> float:
         """Return the use by the JVM and the Python workers that it has started."""

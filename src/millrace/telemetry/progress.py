@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -176,11 +177,8 @@ def _observed(metrics: Mapping[str, Any]) -> int:
 
 def _watermark(event_time: Mapping[str, str]) -> datetime | None:
     """Return the watermark; Spark reports the beginning of 1970 before there is one."""
-    text = event_time.get("watermark")
-    if not text:
-        return None
-    moment = datetime.fromisoformat(text)
-    return moment if moment.timestamp() > 0 else None
+    moment = datetime.fromisoformat(text) if (text := event_time.get("watermark")) else None
+    return moment if moment and moment.timestamp() > 0 else None
 
 
 RATE_WINDOW_S = 10.0
@@ -200,18 +198,15 @@ def rates(batches: Sequence[BatchProgress], now: datetime, every: float | None =
     if not batches:
         return None
     window = timedelta(seconds=max(RATE_WINDOW_S, 2 * batches[-1].milliseconds / 1000, 2 * (every or 0)))
-    recent: list[BatchProgress] = []
-    begin = None
-    for batch in reversed(batches):
-        if now - batch_end(batch) > window:
-            begin = batch_end(batch)
-            break
-        recent.append(batch)
+    recent = list(takewhile(lambda batch: now - batch_end(batch) <= window, reversed(batches)))
     if not recent:
         return Rates(0.0, 0.0)
-    if begin is None:
-        begin = recent.pop().at if len(recent) == 1 else batch_end(recent.pop())
-        recent = recent or [batches[-1]]
+    if len(batches) == 1:
+        begin = batches[0].at
+    elif len(recent) < len(batches):
+        begin = batch_end(batches[-len(recent) - 1])
+    else:
+        begin = batch_end(recent.pop())
     span = max((now - max(begin, now - window)).total_seconds(), 0.001)
     written = [batch.sink_rows for batch in recent if batch.sink_rows is not None]
     counted = sum(written) / span if len(written) == len(recent) else None

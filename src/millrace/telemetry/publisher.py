@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
+from operator import attrgetter
 from typing import Any
 
 from millrace.telemetry.channels import Channels, milliseconds
 from millrace.telemetry.measurements import Measurements, OverdueAnswer, answer_change
-from millrace.telemetry.metrics import batches_of, run_state
+from millrace.telemetry.metrics import batches_of, run_state, watermark_gap
 from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import Topology
@@ -29,21 +31,21 @@ class EventLog:
     """Writes into the channel `events`; `look` finds what is new in a run status."""
 
     def __init__(self, channels: Channels) -> None:
-        self._ring = channels.row_buffer("events", MAX_EVENTS, EVENT_COLUMNS)
-        self._known: dict[str, QueryStatus] = {}
+        self._events = channels.row_buffer("events", MAX_EVENTS, EVENT_COLUMNS)
+        self._statuses: dict[str, QueryStatus] = {}
         self._dead: dict[str, int] = {}
         self._missing: OverdueAnswer | None = None
 
     def add(self, text: str, level: str = "info", query: str | None = None) -> None:
         """Add one line."""
-        self._ring.append({"time": round(time.time() * 1000), "level": level, "query": query, "text": text})
+        self._events.append({"time": round(time.time() * 1000), "level": level, "query": query, "text": text})
 
     def look(self, run_status: RunStatus) -> None:
         """Add what has happened since the last call."""
         for query in run_status.queries():
-            for level, text in _news(query, self._known.get(query.query)):
+            for level, text in _news(query, self._statuses.get(query.query)):
                 self.add(text, level, query.query)
-            self._known[query.query] = query
+            self._statuses[query.query] = query
         for source, count in run_status.dead().items():
             if count and not self._dead.get(source):
                 self.add(f"source {source}: the first dead letters ({count:,})", "warning")
@@ -76,59 +78,41 @@ def _news(query: QueryStatus, before: QueryStatus | None) -> Iterator[tuple[str,
 def _ending(query: QueryStatus) -> tuple[str, str]:
     if query.phase is Phase.STOPPED:
         return "info", f"stopped after {format_count(query.rows, 'row')} in {format_count(query.batches, 'batch')}"
-    texts = ["failed"] if query.error is None else [f"failed: {query.error.message}", query.error.why or ""]
-    return "error", "; ".join(part for part in texts if part)
+    if query.error is None:
+        return "error", "failed"
+    return "error", "; ".join(filter(None, (f"failed: {query.error.message}", query.error.why)))
 
 
 MAX_HISTORY_ROWS = 600
-HISTORY_COLUMNS = (
-    "time",
-    "batch",
-    "input_rows",
-    "input_rate",
-    "rate",
-    "ms",
-    "waited_ms",
-    "delay_ms",
-    "watermark_gap_ms",
-    "state_rows",
-    "state_bytes",
-    "late",
-    "lag",
-    "sink_rows",
-)
 _WHOLE = "triggerExecution"
+_HISTORY: dict[str, Callable[[BatchProgress], Any]] = {
+    "time": lambda batch: milliseconds(batch.at) + batch.milliseconds,
+    "batch": attrgetter("batch"),
+    "input_rows": attrgetter("input_rows"),
+    "input_rate": attrgetter("input_rate"),
+    "rate": attrgetter("rate"),
+    "ms": attrgetter("milliseconds"),
+    "waited_ms": attrgetter("waited"),
+    "delay_ms": attrgetter("delay"),
+    "watermark_gap_ms": lambda batch: watermark_gap(batch, milliseconds(batch.at) + batch.milliseconds),
+    "state_rows": attrgetter("state_rows"),
+    "state_bytes": attrgetter("state_bytes"),
+    "late": attrgetter("late_rows"),
+    "lag": attrgetter("lag"),
+    "sink_rows": attrgetter("sink_rows"),
+}
+HISTORY_COLUMNS = tuple(_HISTORY)
 
 
 def history_row(batch: BatchProgress) -> dict[str, Any]:
     """One batch; `time` is its end, and each of Spark's steps has a column `phase:NAME` of milliseconds."""
-    ended = milliseconds(batch.at) + batch.milliseconds
-    row = {
-        "time": ended,
-        "batch": batch.batch,
-        "input_rows": batch.input_rows,
-        "input_rate": batch.input_rate,
-        "rate": batch.rate,
-        "ms": batch.milliseconds,
-        "waited_ms": batch.waited,
-        "delay_ms": batch.delay,
-        "watermark_gap_ms": ended - milliseconds(batch.watermark) if batch.watermark else None,
-        "state_rows": batch.state_rows,
-        "state_bytes": batch.state_bytes,
-        "late": batch.late_rows,
-        "lag": batch.lag,
-        "sink_rows": batch.sink_rows,
-    }
+    row = {name: read(batch) for name, read in _HISTORY.items()}
     return row | {f"phase:{name}": spent for name, spent in batch.durations.items() if name != _WHOLE}
 
 
-def newer_progress(history: Iterable[BatchProgress], than: BatchProgress | None) -> list[BatchProgress]:
+def newer_progress(history: Sequence[BatchProgress], than: BatchProgress | None) -> list[BatchProgress]:
     """Return the progress after `than`; all of it when `than` is no longer kept."""
-    known = list(history)
-    for place in range(len(known) - 1, -1, -1):
-        if known[place] is than:
-            return known[place + 1 :]
-    return known
+    return list(takewhile(lambda batch: batch is not than, reversed(history)))[::-1]
 
 
 PUBLISH_INTERVAL_S = 0.2
@@ -157,9 +141,9 @@ class StatusPublisher:
             self._channels.slot("state").set(run_state(self._run_status, self._measurements, self._topology))
 
     def _publish_batches(self, query: str, last: BatchProgress | None) -> None:
-        ring = self._channels.row_buffer(f"history:{query}", MAX_HISTORY_ROWS, HISTORY_COLUMNS)
+        rows = self._channels.row_buffer(f"history:{query}", MAX_HISTORY_ROWS, HISTORY_COLUMNS)
         if last is None or last is self._last.get(query):
             return
         fresh = newer_progress(self._run_status.history(query), self._last.get(query))
-        ring.extend(map(history_row, batches_of(fresh)))
+        rows.extend(map(history_row, batches_of(fresh)))
         self._last[query] = fresh[-1] if fresh else last

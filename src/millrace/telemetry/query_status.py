@@ -82,6 +82,11 @@ class QueryStatus:
     restarts: int = 0
     """All that there were."""
 
+    @property
+    def failure(self) -> str:
+        """Return the message of its error."""
+        return self.error.message if self.error else "the reason is not known"
+
 
 class RunStatus:
     """Thread-safe: the engine writes, all others read; what is read does not change afterwards."""
@@ -101,43 +106,40 @@ class RunStatus:
         """A query begins, or begins again: its totals stay."""
         with self._lock:
             now = datetime.now(UTC)
-            known = self._queries.get(query)
-            fresh = QueryStatus(query, Phase.STARTING, now)
-            again = known and replace(known, phase=Phase.STARTING, since=now, doing="", error=None)
-            self._queries[query] = again or fresh
+            status = self._queries.get(query) or QueryStatus(query, Phase.STARTING, now)
+            self._queries[query] = replace(status, phase=Phase.STARTING, since=now, doing="", error=None)
             self._history.setdefault(query, deque(maxlen=self._max_batches))
 
     def update(self, query: str, phase: Phase, doing: str = "") -> None:
         """What a query does now. Of one that has ended since, or failed, it is old news."""
         with self._lock:
-            known = self._queries[query]
-            if known.phase.idle:
-                return
-            # One that waits has asked its sources, and has no batch left that could fail again.
-            restart = None if phase is Phase.WAITING else known.restart
-            self._queries[query] = replace(known, phase=phase, doing=doing, restart=restart)
+            status = self._queries[query]
+            if not status.phase.idle:
+                # One that waits has asked its sources, and has no batch left that could fail again.
+                restart = None if phase is Phase.WAITING else status.restart
+                self._queries[query] = replace(status, phase=phase, doing=doing, restart=restart)
 
     def batch_done(self, progress: BatchProgress) -> None:
         """A batch has ended."""
         with self._lock:
-            known = self._queries[progress.query]
-            works = bool(progress.executed) and known.phase is not Phase.RESTARTING
+            status = self._queries[progress.query]
+            works = progress.executed and status.phase is not Phase.RESTARTING
             self._queries[progress.query] = replace(
-                known,
-                batches=known.batches + progress.executed,
-                rows=known.rows + progress.input_rows,
-                late_rows=known.late_rows + progress.late_rows,
+                status,
+                batches=status.batches + progress.executed,
+                rows=status.rows + progress.input_rows,
+                late_rows=status.late_rows + progress.late_rows,
                 last=progress,
-                restart=None if works else known.restart,
+                restart=None if works else status.restart,
             )
             self._history[progress.query].append(progress)
 
     def restarting(self, query: str, error: MillraceError, restart: RestartRecord) -> None:
         """A query has failed and will be started again."""
         with self._lock:
-            known = self._queries[query]
+            status = self._queries[query]
             self._queries[query] = replace(
-                known, phase=Phase.RESTARTING, doing="", error=error, restart=restart, restarts=known.restarts + 1
+                status, phase=Phase.RESTARTING, doing="", error=error, restart=restart, restarts=status.restarts + 1
             )
 
     def recovered(self, query: str) -> None:
@@ -154,8 +156,7 @@ class RunStatus:
         """A query has stopped, or failed; `left` says what it left undone, or out of its figures."""
         with self._lock:
             phase = Phase.FAILED if error else Phase.STOPPED
-            known = self._queries[query]
-            self._queries[query] = replace(known, phase=phase, doing=left, error=error, restart=None)
+            self._queries[query] = replace(self._queries[query], phase=phase, doing=left, error=error, restart=None)
 
     def seen(self) -> None:
         """The queries were looked at, and Spark answered."""
@@ -189,11 +190,11 @@ class RunStatus:
     def summary(self) -> str:
         """The whole run in one line."""
         queries, dead = self.queries(), sum(self.dead().values())
-        rows, batches = sum(one.rows for one in queries), sum(one.batches for one in queries)
+        rows, batches = sum(query.rows for query in queries), sum(query.batches for query in queries)
         totals = [
             f"{format_count(rows, 'row')} in {format_count(batches, 'batch')}",
-            f"{late:,} late" if (late := sum(one.late_rows for one in queries)) else "",
+            f"{late:,} late" if (late := sum(query.late_rows for query in queries)) else "",
             format_count(dead, "dead letter") if dead else "",
         ]
-        left = dict.fromkeys(one.doing for one in queries if one.phase is Phase.STOPPED and one.doing)
+        left = dict.fromkeys(query.doing for query in queries if query.phase is Phase.STOPPED and query.doing)
         return "; ".join([", ".join(filter(None, totals)), *left])

@@ -65,12 +65,7 @@ UNPLANNED = Topology(planned=False)
 
 def topology_of(plan: Plan, topics: Mapping[str, tuple[str, ...]]) -> Topology:
     """Return the topology of a plan; `topics` are those that its sources name."""
-    pipeline = plan.pipeline
-    return Topology(
-        tuple(_expected(query, pipeline) for query in plan.queries),
-        tuple(_edges(plan)),
-        topics,
-    )
+    return Topology(tuple(_expected(query, plan.pipeline) for query in plan.queries), tuple(_edges(plan)), topics)
 
 
 def _expected(query: Query, pipeline: PipelineDef) -> ExpectedQuery:
