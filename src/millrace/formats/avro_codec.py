@@ -18,7 +18,7 @@ from millrace.formats import conversion
 from millrace.formats.arrow_types import TOMBSTONE
 from millrace.formats.avro_schema import AvroSchema, avro_of, read_avro
 from millrace.formats.base import DecodedRecords, Decoder, Encoder
-from millrace.formats.conversion import JSON_LEAVES, ConversionError, Converter, as_float, mismatch, preview
+from millrace.formats.conversion import JSON_LEAVES, ConversionError, Converter, instance_of, preview
 from millrace.formats.row_builder import BULK_CONVERTERS, BulkColumns, ColumnCollector, Indices, Rows, binary_portions
 from millrace.formats.schema_registry import Registry, UnknownSchema, registry_at
 from millrace.pipeline.schema import Schema
@@ -36,24 +36,23 @@ class AvroDecoder(Decoder):
         self._address = address
 
     def decode(self, values: pa.Array) -> DecodedRecords:
-        """Decode a batch."""
-        harvest = ColumnCollector(self._rows.arrow)
+        collector = ColumnCollector(self._rows.arrow)
         reader = _Reader(self._own, registry_at(self._address) if self._address else None)
         for portion, indices in binary_portions(values):
             for start in range(0, len(portion), _PIECE):
-                self._piece(portion.slice(start, _PIECE), indices[start : start + _PIECE], reader, harvest)
-        return harvest.decoded()
+                self._piece(portion.slice(start, _PIECE), indices[start : start + _PIECE], reader, collector)
+        return collector.decoded()
 
-    def _piece(self, values: pa.Array, indices: Indices, reader: _Reader, harvest: ColumnCollector) -> None:
+    def _piece(self, values: pa.Array, indices: Indices, reader: _Reader, collector: ColumnCollector) -> None:
         records, kept = [], []
         for place, value in enumerate(values.to_pylist()):
             try:
                 records.append(reader.read(value))
                 kept.append(place)
             except ConversionError as wrong:
-                harvest.refuse(indices[place], wrong.reason)
+                collector.refuse(indices[place], wrong.reason)
         rows, bad = self._rows.of_records(records)
-        harvest.add(rows, indices[kept], bad)
+        collector.add(rows, indices[kept], bad)
 
 
 class _Reader:
@@ -68,30 +67,18 @@ class _Reader:
         """The record in a message."""
         if value is None:
             raise ConversionError(TOMBSTONE)
+        body, own = BytesIO(value), self._own.record if self._own else None
         if self._registry is None:
-            return self._record(value, 0, self._own, None)
-        if len(value) < _HEADER or value[0] != 0:
+            writer, reader = own, None
+        elif len(value) < _HEADER or body.read(1) != b"\0":
             raise ConversionError(
                 "no header of a schema registry: the first byte must be 0, four of the schema's id follow"
             )
-        return self._record(value, _HEADER, self._writer(int.from_bytes(value[1:_HEADER])), self._own)
-
-    def _writer(self, number: int) -> AvroSchema:
-        assert self._registry is not None  # noqa: S101 - for the type checker
-        if number not in self._unknown:
-            try:
-                return self._registry.schema(number)
-            except UnknownSchema as error:
-                self._unknown[number] = str(error)
-        raise ConversionError(self._unknown[number])
-
-    @staticmethod
-    def _record(value: bytes, start: int, writer: AvroSchema | None, reader: AvroSchema | None) -> dict[str, Any]:
+        else:
+            writer, reader = self._writer(self._registry, int.from_bytes(body.read(4))), own
         assert writer is not None  # noqa: S101 - for the type checker
-        body = BytesIO(value)
-        body.seek(start)
         try:
-            record = fastavro.schemaless_reader(body, writer.record, reader.record if reader else None)
+            record = fastavro.schemaless_reader(body, writer, reader)
         except MemoryError:
             raise
         except Exception as error:  # whatever fastavro stumbles over is in the bytes: it touches nothing else
@@ -103,20 +90,18 @@ class _Reader:
             raise ConversionError("not an Avro record")
         return record
 
-
-def _string(value: Any) -> Any:
-    if type(value) is UUID:
-        return str(value)
-    return value.isoformat() if type(value) is time else JSON_LEAVES["string"](value)
-
-
-def _double(value: Any) -> Any:
-    """Unlike JSON, Avro can say NaN and infinity, so they are what the writer meant."""
-    return value if type(value) is float else JSON_LEAVES["double"](value)
+    def _writer(self, registry: Registry, number: int) -> dict[str, Any]:
+        if number not in self._unknown:
+            try:
+                return registry.schema(number).record
+            except UnknownSchema as error:
+                self._unknown[number] = str(error)
+        raise ConversionError(self._unknown[number])
 
 
-def _timestamp(value: Any) -> Any:
-    return conversion.micros_of_datetime(value) if type(value) is datetime else JSON_LEAVES["timestamp"](value)
+def _or_json(name: str, kind: type, convert: Converter) -> Converter:
+    """Return the converter of a Python type that only Avro has; others are converted as those of JSON."""
+    return lambda value: convert(value) if type(value) is kind else JSON_LEAVES[name](value)
 
 
 def _local(value: Any) -> Any:
@@ -125,25 +110,14 @@ def _local(value: Any) -> Any:
     return JSON_LEAVES["timestamp_ntz"](value)
 
 
-def _date(value: Any) -> Any:
-    return conversion.days_of_date(value) if type(value) is date else JSON_LEAVES["date"](value)
-
-
-def _binary(value: Any) -> Any:
-    if type(value) is bytes:
-        return value
-    raise mismatch("bytes", value)
-
-
+_time_or_string = _or_json("string", time, time.isoformat)
 _LEAVES: dict[str, Converter] = {
     **JSON_LEAVES,
-    "string": _string,
-    "double": _double,
-    "float": lambda value: as_float(_double(value)),
-    "timestamp": _timestamp,
+    "string": lambda value: str(value) if type(value) is UUID else _time_or_string(value),
+    "timestamp": _or_json("timestamp", datetime, conversion.micros_of_datetime),
     "timestamp_ntz": _local,
-    "date": _date,
-    "binary": _binary,
+    "date": _or_json("date", date, conversion.days_of_date),
+    "binary": instance_of(bytes, "bytes"),
 }
 _BULK = {
     **BULK_CONVERTERS,
@@ -157,7 +131,7 @@ class AvroEncoder(Encoder):
     """Encodes rows as Avro records."""
 
     def __init__(self, schema: pa.Schema, own: str | None, address: str | None, subject: str) -> None:
-        self._text = own if own is not None else avro_of(schema)
+        self._text = avro_of(schema) if own is None else own
         self._schema = read_avro(self._text).record
         self._address = address
         self._subject = subject

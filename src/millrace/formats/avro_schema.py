@@ -102,8 +102,7 @@ def _fields(record: Mapping[str, Any], named: Mapping[str, Any]) -> tuple[Field,
     fields: dict[str, Field] = {}
     for declared in record["fields"]:
         name, kind = declared["name"], declared["type"]
-        field = Field(name, _type(name, kind, named), nullable="null" in _branches(kind))
-        fields.setdefault(field.name.lower(), field)
+        fields[name.lower()] = Field(name, _type(name, kind, named), nullable="null" in _branches(kind))
     if len(fields) < len(record["fields"]) or not fields:
         raise InvalidSchema(
             f"the Avro record {record['name']} has {'two fields of one name' if fields else 'no fields'}",
@@ -133,9 +132,7 @@ def _type(path: str, kind: Any, named: Mapping[str, Any]) -> Type:
 
 def _branch_type(path: str, kind: Any, named: Mapping[str, Any]) -> Type:
     if isinstance(kind, str):
-        if kind in named:
-            return _branch_type(path, named[kind], named)
-        return Simple(_PRIMITIVES[kind])
+        return _branch_type(path, named[kind], named) if kind in named else Simple(_PRIMITIVES[kind])
     name, logical = kind["type"], kind.get("logicalType")
     if isinstance(name, dict | list):
         return _type(path, name, named)
@@ -191,23 +188,18 @@ def _avro_type(name: str, kind: Any) -> Any:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if types.is_timestamp(kind):
         return {"type": "long", "logicalType": "timestamp-micros" if kind.tz else "local-timestamp-micros"}
-    for is_kind, avro_type in _AVRO:
-        if getattr(types, is_kind)(kind):
-            return avro_type
-    raise InvalidSchema(f"Avro has no type for {kind}", hint="cast the column to a type that it has")
+    if str(kind) not in _AVRO:
+        raise InvalidSchema(f"Avro has no type for {kind}", hint="cast the column to a type that it has")
+    return _AVRO[str(kind)]
 
 
-_AVRO: tuple[tuple[str, Any], ...] = (
-    ("is_boolean", "boolean"),
-    ("is_int8", "int"),
-    ("is_int16", "int"),
-    ("is_int32", "int"),
-    ("is_int64", "long"),
-    ("is_float32", "float"),
-    ("is_float64", "double"),
-    ("is_string", "string"),
-    ("is_large_string", "string"),
-    ("is_binary", "bytes"),
-    ("is_large_binary", "bytes"),
-    ("is_date32", {"type": "int", "logicalType": "date"}),
-)
+_AVRO: dict[str, Any] = {
+    "bool": "boolean",
+    **dict.fromkeys(("int8", "int16", "int32"), "int"),
+    "int64": "long",
+    "float": "float",
+    "double": "double",
+    **dict.fromkeys(("string", "large_string"), "string"),
+    **dict.fromkeys(("binary", "large_binary"), "bytes"),
+    "date32[day]": {"type": "int", "logicalType": "date"},
+}

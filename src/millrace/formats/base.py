@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from millrace.errors import InvalidOption, InvalidSchema
-from millrace.pipeline.schema import Array, Field, Map, Schema, Simple, Struct, Type
+from millrace.pipeline.schema import Field, Map, Schema, Simple, Type, inner_types
 from millrace.plugins import PluginRegistry
 
 if TYPE_CHECKING:  # pyarrow is slow to import, and a check of a pipeline decodes nothing
@@ -44,8 +44,8 @@ class Decoder(ABC):
     def decode(self, values: pa.Array) -> DecodedRecords:
         """Decode binary (or large binary) values, of which some may be null.
 
-        Whatever the bytes are, a record becomes a row or a `BadRecord`; only what has nothing to do with the record
-        (a registry that does not answer) is raised.
+        Whatever the bytes are, a record becomes a row or a `RejectedRecord`; only what has nothing to do with the
+        record (a registry that does not answer) is raised.
         """
 
 
@@ -87,18 +87,13 @@ def require_schema(schema: Schema | None, name: str) -> Schema:
 
 def require_text_keys(kind: Type, column: str, name: str) -> None:
     """Raise when a column has a map whose keys the format could not write."""
-    if isinstance(kind, Map):
-        if kind.key != Simple("string"):
-            raise InvalidSchema(
-                f"column {column}: the keys of a map in {name} are strings, not {kind.key.ddl()}",
-                hint=f"map<string,{kind.value.ddl()}>",
-            )
-        require_text_keys(kind.value, column, name)
-    elif isinstance(kind, Array):
-        require_text_keys(kind.element, column, name)
-    elif isinstance(kind, Struct):
-        for field in kind.fields:
-            require_text_keys(field.type, column, name)
+    if isinstance(kind, Map) and kind.key != Simple("string"):
+        raise InvalidSchema(
+            f"column {column}: the keys of a map in {name} are strings, not {kind.key.ddl()}",
+            hint=f"map<string,{kind.value.ddl()}>",
+        )
+    for inner in inner_types(kind):
+        require_text_keys(inner, column, name)
 
 
 def require_single_column(schema: Schema | None, name: str, kind: Simple) -> Schema:

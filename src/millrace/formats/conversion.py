@@ -16,7 +16,7 @@ import math
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -33,6 +33,7 @@ _MILLION = 1_000_000
 FIRST_MICROS = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 LAST_MICROS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 FIRST_DAY = date.min.toordinal() - _EPOCH_DAY
+LAST_DAY = date.max.toordinal() - _EPOCH_DAY
 
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = r"(?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?)?"
@@ -42,18 +43,16 @@ _IS_LOCAL = re.compile(f"{_DATE}(?:[T ]{_TIME})?", re.ASCII).fullmatch
 _IS_TIMESTAMP = re.compile(f"{_DATE}(?:[T ]{_TIME}{_ZONE})?", re.ASCII).fullmatch
 
 
-def micros_of_text(text: str) -> int:
+def micros_of_text(text: str, form: Callable[[str], object] = _IS_TIMESTAMP) -> int:
     """A moment; a text without a zone is in UTC."""
-    if not _IS_TIMESTAMP(text):
+    if not form(text):
         raise ValueError(text)
     return micros_of_datetime(datetime.fromisoformat(text))
 
 
 def local_micros_of_text(text: str) -> int:
     """A time on the wall, without a zone."""
-    if not _IS_LOCAL(text):
-        raise ValueError(text)
-    return micros_of_datetime(datetime.fromisoformat(text))
+    return micros_of_text(text, _IS_LOCAL)
 
 
 def days_of_text(text: str) -> int:
@@ -67,11 +66,6 @@ def micros_of_datetime(moment: datetime) -> int:
     """A moment; one without a zone is in UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return within_calendar((aware - EPOCH) // _MICROSECOND)
-
-
-def micros_of_seconds(seconds: int) -> int:
-    """A moment as Spark reads a number: in seconds."""
-    return within_calendar(seconds * _MILLION)
 
 
 def days_of_date(day: date) -> int:
@@ -105,11 +99,7 @@ _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _FIRST_BEYOND_FLOAT = 3.4028235677973366e38  # half way between the largest float and what would be the next
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _EXACT = decimal.Context(
-    prec=80,
-    rounding=decimal.ROUND_HALF_UP,
-    Emin=decimal.MIN_EMIN,
-    Emax=decimal.MAX_EMAX,
-    traps=[decimal.InvalidOperation],
+    80, decimal.ROUND_HALF_UP, decimal.MIN_EMIN, decimal.MAX_EMAX, traps=[decimal.InvalidOperation]
 )
 
 
@@ -133,7 +123,7 @@ def mismatch(expected: str, value: object) -> ConversionError:
 
 def preview(value: object) -> str:
     """A value in a reason: short, and on one line."""
-    text = value if isinstance(value, str) else str(value)
+    text = str(value)
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
@@ -146,8 +136,7 @@ def converter(kind: Type, leaves: Mapping[str, Converter]) -> Converter:
     if isinstance(kind, Map):
         return _map(converter(kind.key, leaves), converter(kind.value, leaves))
     if isinstance(kind, Struct):
-        fields = [(field.name, converter(field.type, leaves), field.nullable) for field in kind.fields]
-        return _struct(fields)
+        return _struct([(field.name, converter(field.type, leaves), field.nullable) for field in kind.fields])
     return leaves[kind.name]
 
 
@@ -270,7 +259,9 @@ def decimal_of_text(text: str) -> decimal.Decimal:
     return decimal.Decimal(text)
 
 
-def _instance(kind: type, name: str) -> Converter:
+def instance_of(kind: type, name: str) -> Converter:
+    """Return the converter of a type whose values are taken as they are."""
+
     def convert(value: Any) -> Any:
         if type(value) is kind:
             return value
@@ -299,10 +290,11 @@ _timestamp_of_text = text_leaf("timestamp", micros_of_text)
 
 
 def _timestamp(value: Any) -> Any:
+    """A moment; a number is in seconds, as Spark reads it."""
     if type(value) is not int:
         return _timestamp_of_text(value)
     try:
-        return micros_of_seconds(value)
+        return within_calendar(value * _MILLION)
     except OverflowError:
         raise ConversionError("timestamp out of range (a number is in seconds)") from None
 
@@ -318,8 +310,8 @@ def base64(value: Any) -> Any:
 
 
 JSON_LEAVES: dict[str, Converter] = {
-    "string": _instance(str, "string"),
-    "boolean": _instance(bool, "boolean"),
+    "string": instance_of(str, "string"),
+    "boolean": instance_of(bool, "boolean"),
     **{name: integer(name) for name in _BITS},
     "double": _double,
     "float": lambda value: as_float(_double(value)),
@@ -334,11 +326,6 @@ _SAMPLE = 16  # texts
 _LENGTH = 40  # of a text, to see how times are written
 _ENDS_IN_ZONE = re.compile(r".{11}.*(?:Z|[+-][\d:]+)").fullmatch
 _IS_FINE = re.compile(r".*\.\d{7,9}\D.*|.*\.\d{7,9}").fullmatch
-
-
-def moments_in_texts(texts: Sequence[Any], _: pa.DataType) -> pa.Array:
-    """Texts that say a moment."""
-    return moments_of(pa.array(texts, pa.string()))
 
 
 def moments_of(texts: pa.Array) -> pa.Array:
@@ -367,15 +354,15 @@ def _of_nanoseconds(texts: pa.Array, zone: str | None) -> pa.Array:
 
 
 def failing_indices(screen: Callable[[Any], Any], values: Iterable[Any]) -> list[int]:
-    """Places of the values for which a screen raises ValueError."""
-    places = []
-    for place, value in enumerate(values):
+    """The indices of the values for which a screen raises ValueError."""
+    indices = []
+    for index, value in enumerate(values):
         try:
             if value is not None:
                 screen(value)
         except ValueError:
-            places.append(place)
-    return places
+            indices.append(index)
+    return indices
 
 
 def local_times_of(texts: pa.Array) -> pa.Array:
@@ -386,9 +373,7 @@ def local_times_of(texts: pa.Array) -> pa.Array:
 def days_of(texts: pa.Array) -> pa.Array:
     """Texts that say a date."""
     days = texts.cast(pa.date32())
-    first = pc.min(days.view(pa.int32())).as_py()
-    if first is not None and first < FIRST_DAY:
-        raise pa.ArrowInvalid("before the year 1")
+    _between(days.view(pa.int32()), FIRST_DAY, LAST_DAY)
     return days
 
 

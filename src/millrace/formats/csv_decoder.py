@@ -5,8 +5,10 @@ Columns of text cast to the types of a schema: all at once, and value by value w
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -27,12 +29,11 @@ from millrace.formats.conversion import (
     preview,
     text_leaf,
 )
-from millrace.formats.row_builder import ColumnCollector, Indices, binary_portions
+from millrace.formats.row_builder import ColumnCollector, Indices, binary_portions, note_missing
 from millrace.pipeline.schema import Decimal, Field, Schema, Type
 from millrace.units import format_count
 
 _INTEGER = re.compile(r"[+-]?\d{1,40}", re.ASCII)
-_BOOLEANS = {"true": True, "false": False}
 _MOST_DIGITS = 38  # with as many behind the point it stays within the 76 that cannot wrap around
 
 
@@ -48,15 +49,11 @@ class TextColumn:
 
     def array(self, texts: pa.Array, bad: dict[int, str]) -> pa.Array:
         """The column; a record that it cannot take is noted, unless an earlier column has done so."""
-        if not self._nullable and texts.null_count:
-            for place in np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False)).tolist():
-                bad.setdefault(place, f"column {self._name}: missing")
-        try:
-            return self._cast(texts) if self._cast else self._one_by_one(texts, bad)
-        except pa.ArrowInvalid:
-            return self._one_by_one(texts, bad)
-
-    def _one_by_one(self, texts: pa.Array, bad: dict[int, str]) -> pa.Array:
+        if not self._nullable:
+            note_missing(texts, self._name, bad)
+        if self._cast:
+            with suppress(pa.ArrowInvalid):
+                return self._cast(texts)
         values: list[Any] = []
         for place, text in enumerate(texts.to_pylist()):
             try:
@@ -122,16 +119,15 @@ def _integer(name: str) -> Converter:
 
 def _double(text: Any) -> Any:
     number = float(decimal_of_text(text))
-    if number in (float("inf"), float("-inf")):
+    if math.isinf(number):
         raise ConversionError("out of range for double")
     return number
 
 
 def _boolean(text: Any) -> Any:
-    try:
-        return _BOOLEANS[text.lower()]
-    except KeyError:
-        raise ConversionError(f"not true or false: {preview(text)}") from None
+    if text.lower() not in ("true", "false"):
+        raise ConversionError(f"not true or false: {preview(text)}")
+    return text.lower() == "true"
 
 
 _LEAVES: dict[str, Converter] = {
@@ -161,44 +157,38 @@ class CsvDecoder(Decoder):
         self._splitter = _Splitter(separator, quote, null)
 
     def decode(self, values: pa.Array) -> DecodedRecords:
-        """Decode a batch."""
-        harvest = ColumnCollector(self._arrow)
+        collector = ColumnCollector(self._arrow)
         for portion, indices in binary_portions(values):
-            texts, good = harvest.texts(portion, indices)
-            self._lines(pc.ascii_rtrim(texts, _ENDS), good, harvest)
-        return harvest.decoded()
+            texts, good = collector.texts(portion, indices)
+            self._lines(pc.ascii_rtrim(texts, _ENDS), good, collector)
+        return collector.decoded()
 
-    def _lines(self, texts: pa.Array, indices: Indices, harvest: ColumnCollector) -> None:
-        odd = self._odd(texts)
-        if odd.any():
-            self._one_by_one(texts.filter(pa.array(odd)), indices[odd], harvest)
-            texts, indices = texts.filter(pa.array(~odd)), indices[~odd]
-        self._at_once(texts, indices, harvest)
-
-    def _odd(self, texts: pa.Array) -> Mask:
-        """Lines with quotes or line ends in them, and empty ones."""
+    def _lines(self, texts: pa.Array, indices: Indices, collector: ColumnCollector) -> None:
+        # Lines with quotes or line ends in them, and empty ones.
         layout = TextLayout.of(texts)
         odd: Mask = layout.lengths == 0
-        for sign in (self._quote, *_ENDS):
-            if sign:
-                odd[layout.with_word(sign.encode())] = True
-        return odd
+        for sign in filter(None, (self._quote, *_ENDS)):
+            odd[layout.with_word(sign.encode())] = True
+        if odd.any():
+            self._one_by_one(texts.filter(pa.array(odd)), indices[odd], collector)
+            texts, indices = texts.filter(pa.array(~odd)), indices[~odd]
+        self._at_once(texts, indices, collector)
 
-    def _at_once(self, texts: pa.Array, indices: Indices, harvest: ColumnCollector) -> None:
+    def _at_once(self, texts: pa.Array, indices: Indices, collector: ColumnCollector) -> None:
         fields = pc.split_pattern(texts, self._separator)
         counts = pc.list_value_length(fields).to_numpy(zero_copy_only=False)
         width = len(self._columns)
         uneven = counts != width
         for place in np.flatnonzero(uneven).tolist():
-            harvest.refuse(indices[place], _uneven(int(counts[place]), width))
+            collector.refuse(indices[place], _uneven(int(counts[place]), width))
         if uneven.any():
             fields, indices = fields.filter(pa.array(~uneven)), indices[~uneven]
         flat = fields.flatten()
         flat = pc.if_else(pc.equal(flat, self._null), pa.scalar(None, pa.string()), flat)
         places = np.arange(0, len(flat), width)
-        self._typed([flat.take(pa.array(places + column)) for column in range(width)], indices, harvest)
+        self._typed([flat.take(pa.array(places + column)) for column in range(width)], indices, collector)
 
-    def _one_by_one(self, texts: pa.Array, indices: Indices, harvest: ColumnCollector) -> None:
+    def _one_by_one(self, texts: pa.Array, indices: Indices, collector: ColumnCollector) -> None:
         records, kept = [], []
         for place, text in enumerate(texts.to_pylist()):
             try:
@@ -208,15 +198,15 @@ class CsvDecoder(Decoder):
                 records.append(fields)
                 kept.append(place)
             except ConversionError as wrong:
-                harvest.refuse(indices[place], wrong.reason)
+                collector.refuse(indices[place], wrong.reason)
         if records:
             columns = [pa.array(column, pa.string()) for column in zip(*records, strict=True)]
-            self._typed(columns, indices[kept], harvest)
+            self._typed(columns, indices[kept], collector)
 
-    def _typed(self, texts: list[pa.Array], indices: Indices, harvest: ColumnCollector) -> None:
+    def _typed(self, texts: list[pa.Array], indices: Indices, collector: ColumnCollector) -> None:
         bad: dict[int, str] = {}
         arrays = [column.array(values, bad) for column, values in zip(self._columns, texts, strict=True)]
-        harvest.add(pa.RecordBatch.from_arrays(arrays, schema=self._arrow), indices, bad)
+        collector.add(pa.RecordBatch.from_arrays(arrays, schema=self._arrow), indices, bad)
 
 
 def _uneven(count: int, wanted: int) -> str:

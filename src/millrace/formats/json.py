@@ -13,7 +13,6 @@ class Json(Format):
     """JSON objects; fields that the schema does not name are ignored."""
 
     def columns(self, schema: Schema | None) -> Schema:
-        """The declared ones."""
         schema = require_schema(schema, "json")
         for field in schema.fields:
             require_text_keys(field.type, field.name, "JSON")

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal as Number
 from decimal import InvalidOperation
@@ -32,9 +32,10 @@ from millrace.formats.row_builder import (
     Indices,
     Rows,
     binary_portions,
+    note_missing,
     without_places,
 )
-from millrace.pipeline.schema import Array, Decimal, Map, Schema, Simple, Struct, Type
+from millrace.pipeline.schema import Array, Decimal, Map, Schema, Simple, Struct, Type, inner_types
 
 _DIGITS = 38  # of a decimal as it is read; with any scale it stays within the 76 that cannot wrap around
 _EARLIEST_BLOCK = 64
@@ -50,7 +51,7 @@ class _Reading(NamedTuple):
     """The type in which pyarrow reads a column, and the conversion to the type of the schema."""
 
     kind: pa.DataType
-    finish: Callable[[Any], Any] | None = None
+    finish: Callable[[Any], Any] = lambda column: column
     screen: Callable[[Any], Any] | None = None
     """Raises ValueError for values that spoil the column, so that the others can be read."""
 
@@ -63,11 +64,6 @@ class JsonReader:
         self._readings = [_reading(field.type, times) for field in schema.fields]
         fields_ = [pa.field(field.name, way.kind) for field, way in zip(schema.fields, self._readings, strict=True)]
         self._options = pj.ParseOptions(explicit_schema=pa.schema(fields_), unexpected_field_behavior="ignore")
-
-    @staticmethod
-    def reads(schema: Schema) -> bool:
-        """Whether pyarrow's reader has all of the types."""
-        return not any(_has_map(field.type) for field in schema.fields)
 
     def read(self, lines: pa.Array) -> tuple[pa.RecordBatch, set[int]]:
         """The columns of lines that each start with `{` and end with `}`; required ones may have nulls.
@@ -92,15 +88,13 @@ class JsonReader:
         arrays = []
         odd: set[int] = set()
         for name, reading in zip(self._schema.names, self._readings, strict=True):
-            column = table.column(name).combine_chunks()
-            arrays.append(_without_odd(reading, column, odd) if reading.finish else column)
+            arrays.append(_without_odd(reading, table.column(name).combine_chunks(), odd))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), odd
 
 
 def _without_odd(reading: _Reading, column: pa.Array, odd: set[int]) -> pa.Array:
-    finish = reading.finish or (lambda same: same)
     try:
-        return finish(column)
+        return reading.finish(column)
     except pa.ArrowInvalid:
         places = failing_indices(reading.screen, column.to_pylist()) if reading.screen else []
         if not places:
@@ -108,7 +102,7 @@ def _without_odd(reading: _Reading, column: pa.Array, odd: set[int]) -> pa.Array
     mask = np.zeros(len(column), np.bool_)
     mask[places] = True
     odd.update(places)
-    return finish(pc.if_else(pa.array(mask), pa.scalar(None, column.type), column))
+    return reading.finish(pc.if_else(pa.array(mask), pa.scalar(None, column.type), column))
 
 
 def _reading(kind: Type, times: str) -> _Reading:
@@ -130,10 +124,8 @@ def _array(kind: Array, times: str) -> _Reading:
     element, whole = _reading(kind.element, times), arrow_type(kind)
 
     def finish(column: Any) -> Any:
-        inner = element.finish(column.values) if element.finish else column.values
-        return pa.Array.from_buffers(
-            whole, len(column), column.buffers()[:2], column.null_count, column.offset, [inner]
-        )
+        inner = [element.finish(column.values)]
+        return pa.Array.from_buffers(whole, len(column), column.buffers()[:2], column.null_count, column.offset, inner)
 
     return _Reading(pa.list_(element.kind), finish)
 
@@ -145,11 +137,11 @@ def _struct(kind: Struct, times: str) -> _Reading:
     def finish(column: Any) -> Any:
         empty = column.is_null()
         inner = []
-        for place, (field, reading) in enumerate(zip(fields, readings, strict=True)):
-            values = column.field(place)
+        for index, (field, reading) in enumerate(zip(fields, readings, strict=True)):
+            values = column.field(index)
             if not field.nullable and pc.any(pc.and_not(values.is_null(), empty)).as_py():
                 raise Unreadable
-            inner.append(reading.finish(values) if reading.finish else values)
+            inner.append(reading.finish(values))
         return pa.StructArray.from_arrays(inner, fields=fields, mask=empty)
 
     fields_ = [pa.field(field.name, reading.kind) for field, reading in zip(fields, readings, strict=True)]
@@ -161,14 +153,6 @@ def _of_base64(column: Any) -> Any:
         return pa.array([None if text is None else base64(text) for text in column.to_pylist()], pa.binary())
     except ConversionError:
         raise Unreadable from None
-
-
-def _has_map(kind: Type) -> bool:
-    if isinstance(kind, Array):
-        return _has_map(kind.element)
-    if isinstance(kind, Struct):
-        return any(_has_map(field.type) for field in kind.fields)
-    return isinstance(kind, Map)
 
 
 _TIMESTAMPS = {
@@ -222,106 +206,94 @@ _LARGEST = MIN_PIECE_ROWS * _CUT * _CUT
 
 
 class _Piece(NamedTuple):
-    """Texts without blanks around, where they are in the portion, and the portion as it came."""
+    """Texts without blanks around, the messages as they came, and their indices in the batch."""
 
     texts: pa.Array
-    places: Indices
-    portion: _Portion
-
-    def slice(self, start: int, size: int) -> _Piece:
-        return _Piece(self.texts.slice(start, size), self.places[start : start + size], self.portion)
-
-
-class _Portion(NamedTuple):
-    """Messages, and their indices in the batch."""
-
     values: pa.Array
     indices: Indices
 
-    def take(self, places: Indices) -> _Portion:
-        return _Portion(self.values.take(pa.array(places)), self.indices[places])
+    def slice(self, start: int, size: int) -> _Piece:
+        end = start + size
+        return _Piece(self.texts.slice(start, size), self.values.slice(start, size), self.indices[start:end])
 
 
 class JsonDecoder(Decoder):
     """Decodes messages that are one JSON object each."""
 
     def __init__(self, schema: Schema) -> None:
-        leaves = {kind.ddl() for field in schema.fields for kind in _leaves(field.type)}
+        types = {kind for field in schema.fields for kind in _with_inner(field.type)}
         self._rows = Rows(schema, JSON_LEAVES, BULK_CONVERTERS)
-        self._load = _load_exactly if any(leaf.startswith("decimal") for leaf in leaves) else orjson.loads
+        self._load = _load_exactly if any(isinstance(kind, Decimal) for kind in types) else orjson.loads
         self._required = [field.name for field in schema.fields if not field.nullable]
-        times = TIMES if "timestamp" in leaves else TIMES[:1]
-        self._readers = [JsonReader(schema, way) for way in times] if JsonReader.reads(schema) else []
+        times = TIMES if Simple("timestamp") in types else TIMES[:1]
+        # pyarrow's reader has no maps.
+        has_map = any(isinstance(kind, Map) for kind in types)
+        self._readers = [] if has_map else [JsonReader(schema, way) for way in times]
         self._size = _LARGEST
 
     def decode(self, values: pa.Array) -> DecodedRecords:
-        """Decode a batch."""
-        harvest = ColumnCollector(self._rows.arrow)
-        for portion in binary_portions(values):
+        collector = ColumnCollector(self._rows.arrow)
+        for portion, indices in binary_portions(values):
             if self._readers:
-                self._sorted_out(_Portion(*portion), harvest)
-            else:
-                for start in range(0, len(portion[0]), MIN_PIECE_ROWS):
-                    places = np.arange(start, min(start + MIN_PIECE_ROWS, len(portion[0])))
-                    self._slowly(_Portion(*portion).take(places), harvest)
-        return harvest.decoded()
+                self._sorted_out(portion, indices, collector)
+                continue
+            for start in range(0, len(portion), MIN_PIECE_ROWS):
+                end = start + MIN_PIECE_ROWS
+                self._slowly(portion.slice(start, MIN_PIECE_ROWS), indices[start:end], collector)
+        return collector.decoded()
 
-    def _sorted_out(self, portion: _Portion, harvest: ColumnCollector) -> None:
-        texts, odd = json_lines(portion.values)
-        places = np.arange(len(texts))
+    def _sorted_out(self, values: pa.Array, indices: Indices, collector: ColumnCollector) -> None:
+        texts, odd = json_lines(values)
         if odd.any():
-            self._slowly(portion.take(places[odd]), harvest)
-            texts, places = texts.filter(pa.array(~odd)), places[~odd]
-        refused = self._pieces(_Piece(texts, places, portion), self._size, harvest)
+            self._slowly(values.filter(pa.array(odd)), indices[odd], collector)
+            even = pa.array(~odd)
+            texts, values, indices = texts.filter(even), values.filter(even), indices[~odd]
+        refused = self._pieces(_Piece(texts, values, indices), self._size, collector)
         if not refused:
             self._size = min(self._size * _CUT, _LARGEST)
         elif refused * self._size * 2 > len(texts):
             self._size = max(self._size // _CUT, MIN_PIECE_ROWS)
 
-    def _pieces(self, whole: _Piece, size: int, harvest: ColumnCollector) -> int:
+    def _pieces(self, whole: _Piece, size: int, collector: ColumnCollector) -> int:
         """How many pieces of a size could not be read at once; they are cut into smaller ones."""
         refused = 0
         for start in range(0, len(whole.texts), size):
             piece = whole.slice(start, size)
-            if self._quickly(piece, harvest):
+            if self._quickly(piece, collector):
                 continue
             refused += 1
             if len(piece.texts) > MIN_PIECE_ROWS:
-                self._pieces(piece, max(size // _CUT, MIN_PIECE_ROWS), harvest)
-            elif self._slowly(piece.portion.take(piece.places), harvest):
+                self._pieces(piece, max(size // _CUT, MIN_PIECE_ROWS), collector)
+            elif self._slowly(piece.values, piece.indices, collector):
                 # Nothing is wrong with them, so perhaps times are written in another way from now on.
                 self._readers.append(self._readers.pop(0))
         return refused
 
-    def _quickly(self, piece: _Piece, harvest: ColumnCollector) -> bool:
+    def _quickly(self, piece: _Piece, collector: ColumnCollector) -> bool:
         try:
             rows, odd = self._readers[0].read(piece.texts)
         except Unreadable:
             return False
+        indices = piece.indices
         if odd:
-            self._slowly(piece.portion.take(piece.places[sorted(odd)]), harvest)
-        indices = piece.portion.indices[piece.places]
-        if odd:
+            self._slowly(piece.values.take(pa.array(sorted(odd))), indices[sorted(odd)], collector)
             rows, indices = without_places(rows, indices, odd)
-        harvest.add(rows, indices, self._missing(rows))
+        collector.add(rows, indices, self._missing(rows))
         return True
 
     def _missing(self, rows: pa.RecordBatch) -> dict[int, str]:
         missing: dict[int, str] = {}
         for name in self._required:
-            if rows.column(name).null_count:
-                for place in rows.column(name).is_null().to_numpy(zero_copy_only=False).nonzero()[0].tolist():
-                    missing.setdefault(place, f"column {name}: missing")
+            note_missing(rows.column(name), name, missing)
         return missing
 
-    def _slowly(self, portion: _Portion, harvest: ColumnCollector) -> bool:
+    def _slowly(self, values: pa.Array, indices: Indices, collector: ColumnCollector) -> bool:
         """Decode record by record; return whether all were valid."""
-        values, indices = portion
         records, bad = self._records(values.to_pylist())
         for place, reason in bad.items():
-            harvest.refuse(indices[place], reason)
+            collector.refuse(indices[place], reason)
         rows, unfit = self._rows.of_records(records)
-        harvest.add(rows, np.delete(indices, list(bad)) if bad else indices, unfit)
+        collector.add(rows, np.delete(indices, list(bad)) if bad else indices, unfit)
         return not bad and not unfit
 
     def _records(self, values: list[bytes | None]) -> tuple[list[dict[str, Any]], dict[int, str]]:
@@ -369,12 +341,8 @@ def _number(text: str) -> Number | float:
         return 0.0
 
 
-def _leaves(kind: Type) -> list[Type]:
-    """The types within a type that hold no other."""
-    if isinstance(kind, Array):
-        return _leaves(kind.element)
-    if isinstance(kind, Map):
-        return [*_leaves(kind.key), *_leaves(kind.value)]
-    if isinstance(kind, Struct):
-        return [leaf for field in kind.fields for leaf in _leaves(field.type)]
-    return [kind]
+def _with_inner(kind: Type) -> Iterator[Type]:
+    """A type and all types within it."""
+    yield kind
+    for inner in inner_types(kind):
+        yield from _with_inner(inner)

@@ -20,7 +20,6 @@ class Raw(Format):
         return require_single_column(schema, "raw", Simple("binary"))
 
     def decoder(self, schema: Schema | None) -> Decoder:
-        """A decoder that does nothing."""
         from millrace.formats.single_column import RawDecoder
 
         return RawDecoder(self.columns(schema))

@@ -48,10 +48,7 @@ def infer_schema(values: Iterable[bytes]) -> Schema:
     whole, count, objects = _Object(), 0, 0
     for value in values:
         count += 1
-        try:
-            record = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            continue
+        record = _parsed(value)
         if isinstance(record, dict):
             objects += 1
             _widen(whole, record, 0)

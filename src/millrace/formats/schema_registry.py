@@ -120,8 +120,9 @@ class Registry:
             answer = None
         if response.is_success and isinstance(answer, dict):
             return answer
-        words = answer.get("message") if isinstance(answer, dict) else None
-        if response.status_code == httpx.codes.NOT_FOUND and str(_code(answer)).startswith(_NOT_FOUND):
+        problem = answer if isinstance(answer, dict) else {}
+        words, code = problem.get("message"), str(problem.get("error_code"))
+        if response.status_code == httpx.codes.NOT_FOUND and code.startswith(_NOT_FOUND):
             return None
         if response.status_code in (401, 403, 409, 422):
             raise RegistryRefused(
@@ -144,7 +145,3 @@ _HINTS = {
     403: "the user may not do this",
     409: "the schema is not compatible with the subject's older ones: change it, or the subject's compatibility level",
 }
-
-
-def _code(answer: Any) -> Any:
-    return answer.get("error_code") if isinstance(answer, dict) else None

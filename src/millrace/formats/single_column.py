@@ -18,11 +18,11 @@ class TextDecoder(Decoder):
 
     def decode(self, values: pa.Array) -> DecodedRecords:
         """Decode a batch."""
-        harvest = ColumnCollector(self._schema)
+        collector = ColumnCollector(self._schema)
         for portion, indices in binary_portions(values):
-            texts, good = harvest.texts(portion, indices)
-            harvest.add(pa.RecordBatch.from_arrays([texts], schema=self._schema), good)
-        return harvest.decoded()
+            texts, good = collector.texts(portion, indices)
+            collector.add(pa.RecordBatch.from_arrays([texts], schema=self._schema), good)
+        return collector.decoded()
 
 
 class RawDecoder(Decoder):

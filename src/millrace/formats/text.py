@@ -20,7 +20,6 @@ class Text(Format):
         return require_single_column(schema, "text", Simple("string"))
 
     def decoder(self, schema: Schema | None) -> Decoder:
-        """A decoder that looks whether it is text."""
         from millrace.formats.single_column import TextDecoder
 
         return TextDecoder(self.columns(schema))

@@ -82,6 +82,15 @@ class Struct:
 Type: TypeAlias = Simple | Decimal | Array | Map | Struct
 
 
+def inner_types(kind: Type) -> tuple[Type, ...]:
+    """Return the types directly within a type."""
+    if isinstance(kind, Struct):
+        return tuple(field.type for field in kind.fields)
+    if isinstance(kind, Map):
+        return kind.key, kind.value
+    return (kind.element,) if isinstance(kind, Array) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A column, or a field of a struct; `NOT NULL` makes it required."""
