@@ -183,7 +183,7 @@ def secured(folder: Path) -> Iterator[Secured]:
         heap="256m",
         properties=_properties(authority, keys),
         java=(f"-D{ALLOWED_URLS}={keys.as_uri()}",),
-        doors=doors,
+        listeners=doors,
     )
     kafka = KafkaCluster(folder / "kafka", options)
     try:

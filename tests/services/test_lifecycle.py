@@ -18,7 +18,7 @@ import pytest
 from millrace.errors import DataDirInUse, DataDirMismatch, NoCluster, ServiceFailed
 from millrace.services import lifecycle
 from millrace.services.java import Java
-from millrace.services.lifecycle import Description, Embedded, Notify, PortTakenError, process_identity, stop_service
+from millrace.services.lifecycle import Description, Embedded, Notify, stop_service
 from millrace.services.process import Child, Identity
 
 SLEEP = "import sys, time; print(sys.argv[1]); time.sleep(600)"
@@ -47,15 +47,16 @@ class Bed(Description):
 
     @classmethod
     def parsed(cls, found: dict[str, Any]) -> Bed:
-        return cls(password=found["password"], process=process_identity(found["process"]))
+        return cls(password=found["password"], process=Identity.of(found["process"]))
 
 
 class Sleeper(Embedded[Bed, str]):
     """A service that does nothing."""
 
     name = "Kafka"
-    patience = 60.0
-    ending = 0.0
+    start_timeout_s = 60.0
+    lock_timeout_s = 0.0
+    taken_port_texts = ("taken",)
     in_use = DataDirInUse
     none = NoCluster
 
@@ -74,10 +75,6 @@ class Sleeper(Embedded[Bed, str]):
         command = [sys.executable, "-c", program, str(self.folder), self.says or str(self.folder)]
         self._launch(1, "sleeper", command, self.folder / "console.log")
         self._wait_until(lambda: bool(self._children[1].output()) and not self.says)
-
-    def _start_failure(self, child: Child) -> Exception:
-        failure = child.failure("it did not start")
-        return PortTakenError(failure) if "taken" in child.output() else failure
 
 
 class _Jars:

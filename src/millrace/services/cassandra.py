@@ -26,18 +26,11 @@ from millrace.errors import (
     CassandraMismatch,
     CassandraUnreachable,
     NoCassandra,
+    ServiceFailed,
 )
 from millrace.services.certificates import Certificates
 from millrace.services.java import Java
-from millrace.services.lifecycle import (
-    Description,
-    Embedded,
-    Notify,
-    PortTakenError,
-    client_properties,
-    process_identity,
-    stop_service,
-)
+from millrace.services.lifecycle import Description, Embedded, Notify, client_properties, stop_service
 from millrace.services.process import Child, Identity, preferred_or_free_port, require_free
 from millrace.settings import CASSANDRA_HEAP
 
@@ -102,15 +95,14 @@ class CassandraNode(Description):
     @classmethod
     def parsed(cls, content: dict[str, Any]) -> CassandraNode:
         """One from the content of its file."""
-        return cls(**{**content, "process": process_identity(content["process"])})
+        return cls(**content | {"process": Identity.of(content["process"])})
 
     def processes(self) -> dict[int, Identity]:
         """The one of its node."""
         return {NODE: self.process} if self.process else {}
 
-    def with_process(self, number: int, process: Identity | None) -> CassandraNode:
-        """The same with another process."""
-        del number  # there is one
+    def with_process(self, _number: int, process: Identity | None) -> CassandraNode:
+        """The same with another process: there is one."""
         return replace(self, process=process)
 
     @classmethod
@@ -247,8 +239,9 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
     """A Cassandra in a folder."""
 
     name = "Cassandra"
-    patience = 120.0
-    ending = 5.0
+    start_timeout_s = 120.0
+    lock_timeout_s = 5.0
+    taken_port_texts = ("Address already in use", "is in use by another process", "Failed to bind port")
     in_use = CassandraInUse
     none = NoCassandra
 
@@ -277,21 +270,21 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
         return client_of(self.folder, self.require_layout())
 
     def _start(self, java: Java, classpath: str, before: CassandraNode | None, notify: Notify) -> None:
-        ring = self.layout = CassandraNode.planned(before, self.options.port, self.options.secure)
-        certificates = self._certificates(java, notify, partial(_properties, ring)) if ring.secure else None
-        ring.save(self.folder)  # first, so that a start that fails can be tried again
-        ring.write(self.folder, certificates)
+        node = self.layout = CassandraNode.planned(before, self.options.port, self.options.secure)
+        certificates = self._certificates(java, notify, partial(_properties, node)) if node.secure else None
+        node.save(self.folder)  # first, so that a start that fails can be tried again
+        node.write(self.folder, certificates)
         notify("starting Cassandra")
-        command = ring.command(self.folder, java, classpath, self.options.heap)
+        command = node.command(self.folder, java, classpath, self.options.heap)
         self._launch(NODE, "Cassandra", command, self.folder / "console.log")
         self._wait_until(self._answers)
 
     def _answers(self) -> bool:
-        ring = self.require_layout()
+        node = self.require_layout()
         try:
-            if _listens(ring.port):
-                if ring.secure and not ring.settled:
-                    self._settle(ring)
+            if _listens(node.port):
+                if node.secure and not node.settled:
+                    self._settle(node)
                 self.client().execute("SELECT release_version FROM system.local")
                 return True
         except (CassandraUnreachable, CassandraFailed, CassandraDenied):
@@ -299,37 +292,28 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
         time.sleep(_POLL_INTERVAL_S)
         return False
 
-    def _settle(self, ring: CassandraNode) -> None:
+    def _settle(self, node: CassandraNode) -> None:
         """The user that every new Cassandra has, whose password everybody knows, gives way to ours."""
         ours = self.client()
         first = replace(ours, options={**ours.options, **_FIRST_USER})
-        login = f"WITH PASSWORD = '{ring.password}' AND LOGIN = true AND SUPERUSER = true"
+        login = f"WITH PASSWORD = '{node.password}' AND LOGIN = true AND SUPERUSER = true"
         first.execute(f"CREATE ROLE IF NOT EXISTS {CASSANDRA_USER} {login}", doing="add a user")
         first.close()
         ours.execute("DROP ROLE IF EXISTS cassandra", doing="remove the first user")
-        self.layout = replace(ring, settled=True)
+        self.layout = replace(node, settled=True)
         self.layout.save(self.folder)
 
-    def _start_failure(self, child: Child) -> Exception:
-        log = self.folder / "cassandra.log"
-        failure = child.failure("Cassandra did not start", hint=f"the whole log is in {log}")
-        taken = ("Address already in use", "is in use by another process", "Failed to bind port")
-        return PortTakenError(failure) if any(text in child.output() for text in taken) else failure
+    def _start_failure(self, child: Child) -> ServiceFailed:
+        return child.failure("Cassandra did not start", hint=f"the whole log is in {self.folder / 'cassandra.log'}")
 
 
-def client_of(folder: Path, ring: CassandraNode) -> Cassandra:
+def client_of(folder: Path, node: CassandraNode) -> Cassandra:
     """How clients reach the Cassandra of a folder."""
-    return Cassandra.at(ring.address, client_properties(folder) if ring.secure else None)
+    return Cassandra.at(node.address, client_properties(folder) if node.secure else None)
 
 
-def running(folder: Path) -> CassandraNode | None:
-    """The Cassandra that runs in a folder, or None when none does."""
-    return CassandraNode.running(folder)
-
-
-def stop(folder: Path) -> None:
-    """Stop the Cassandra of a folder, also if another process started it."""
-    stop_service(CassandraService, CassandraNode, folder)
+running = CassandraNode.running
+stop = partial(stop_service, CassandraService, CassandraNode)
 
 
 def _listens(port: int) -> bool:
@@ -338,5 +322,5 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _properties(ring: CassandraNode, certificates: Certificates) -> dict[str, str]:
-    return {"user": CASSANDRA_USER, "password": ring.password, "tls.ca": str(certificates.authority)}
+def _properties(node: CassandraNode, certificates: Certificates) -> dict[str, str]:
+    return {"user": CASSANDRA_USER, "password": node.password, "tls.ca": str(certificates.authority)}

@@ -7,14 +7,14 @@ import re
 import shutil
 import subprocess
 import tempfile
-import threading
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources, util
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from xml.sax.saxutils import quoteattr
 
 from millrace.errors import FetchFailed, FileUnusable, UnknownName
@@ -101,7 +101,12 @@ def jar_sets() -> dict[str, JarSet]:
 
 def sets_in(pinned: str) -> dict[str, JarSet]:
     """The sets of a file in the form of jars.toml."""
-    return {name: _jar_set(name, described) for name, described in tomllib.loads(pinned).items()}
+    sets = tomllib.loads(pinned).items()
+    return {name: JarSet(name, described["about"], _artifacts(described["jars"])) for name, described in sets}
+
+
+def _artifacts(jars: dict[str, str]) -> tuple[Artifact, ...]:
+    return tuple(Artifact(*f"{coordinates}:{sha256}".split(":")) for coordinates, sha256 in jars.items())
 
 
 def jar_set(name: str) -> JarSet:
@@ -132,35 +137,17 @@ def fetch(wanted: JarSet, progress: Progress | None = None) -> JarSet:
     with FolderLock(home / f".{wanted.name}.lock"):
         if wanted.present():
             return wanted
-        with _staging(home, wanted.name) as staging:
+        prefix = f".{wanted.name}.fetching-"
+        # Only the holder of the lock gets here, so whatever another fetch left behind is nobody's.
+        for left in home.glob(f"{prefix}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=home) as folder:
+            staging = Path(folder)
             _run_ivy(wanted, staging, progress or (lambda *_: None))
             _verify(wanted, staging / "lib")
             shutil.rmtree(wanted.folder, ignore_errors=True)
             (staging / "lib").rename(wanted.folder)
     return wanted
-
-
-def _jar_set(name: str, described: dict[str, object]) -> JarSet:
-    jars = described["jars"]
-    if not isinstance(jars, dict):
-        raise TypeError(f"jars.toml: [{name}.jars] is not a table")
-    artifacts = (_artifact(coordinates, sha256) for coordinates, sha256 in jars.items())
-    return JarSet(name, str(described["about"]), tuple(artifacts))
-
-
-def _artifact(coordinates: str, sha256: str) -> Artifact:
-    group, name, version = coordinates.split(":")
-    return Artifact(group, name, version, sha256)
-
-
-@contextmanager
-def _staging(home: Path, name: str) -> Iterator[Path]:
-    prefix = f".{name}.fetching-"
-    # Only the holder of the lock gets here, so whatever another fetch left behind is nobody's.
-    for left in home.glob(f"{prefix}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=home) as folder:
-        yield Path(folder)
 
 
 def _run_ivy(wanted: JarSet, staging: Path, progress: Progress) -> None:
@@ -173,61 +160,43 @@ def _run_ivy(wanted: JarSet, staging: Path, progress: Progress) -> None:
         "-confs", "default", "-types", "jar", "bundle",
         "-retrieve", f"{staging}/lib/[artifact]-[revision].[ext]",
     ]  # fmt: skip
-    said: list[str] = []
+    output: list[str] = []
     arrived = 0
     progress(arrived, len(wanted.artifacts), "")
+    signs: SimpleQueue[bool] = SimpleQueue()
     # Under a guard: when this process ends, however it ends, Ivy does too and writes nothing more.
-    with subprocess.Popen(
-        with_parent_watchdog(command),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as ivy:
-        silence = _Silence(ivy)
+    guarded, pipe = with_parent_watchdog(command), subprocess.PIPE
+    with (
+        ThreadPoolExecutor(1) as pool,
+        subprocess.Popen(guarded, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True) as ivy,
+    ):
+        watch = pool.submit(_end_when_silent, ivy, signs)
         try:
             for line in ivy.stderr or ():
-                silence.broken()
-                said.append(line)
+                signs.put(True)
+                output.append(line)
                 if artifact := _ARRIVED.search(line):
                     arrived += 1
                     progress(arrived, len(wanted.artifacts), artifact[1])
         finally:
-            silence.over()
+            signs.put(False)
             if ivy.stdin:
                 ivy.stdin.close()
-    if silence.too_long:
-        said.append(f"nothing came for {_SILENCE:.0f} s")
-    if ivy.returncode or silence.too_long:
-        raise _fetch_failed(wanted, "".join(said))
+    if silent := watch.result():
+        output.append(f"nothing came for {_SILENCE:.0f} s")
+    if ivy.returncode or silent:
+        raise _fetch_failed(wanted, "".join(output))
 
 
-class _Silence:
-    """Ends a process that has said nothing for too long: a mirror may take a request and never answer it."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.too_long = False
-        self._process = process
-        self._timer = self._start()
-
-    def broken(self) -> None:
-        """Start the timeout again after output."""
-        self._timer.cancel()
-        self._timer = self._start()
-
-    def over(self) -> None:
-        """Wait no more."""
-        self._timer.cancel()
-
-    def _start(self) -> threading.Timer:
-        timer = threading.Timer(_SILENCE, self._end)
-        timer.daemon = True
-        timer.start()
-        return timer
-
-    def _end(self) -> None:
-        self.too_long = True
-        self._process.terminate()
+def _end_when_silent(process: subprocess.Popen[str], signs: SimpleQueue[bool]) -> bool:
+    """End a process that writes nothing for too long: a mirror may take a request and never answer it."""
+    try:
+        while signs.get(timeout=_SILENCE):
+            pass
+    except Empty:
+        process.terminate()
+        return True
+    return False
 
 
 def _module(artifacts: tuple[Artifact, ...]) -> str:
@@ -260,10 +229,10 @@ def _mirror() -> Path | None:
     return chosen.absolute() if chosen else None
 
 
-def _fetch_failed(wanted: JarSet, said: str) -> FetchFailed:
-    missing = dict.fromkeys(":".join(groups[:3]) for groups in _UNRESOLVED.findall(said) + _FAILED.findall(said))
-    cause = _CAUSE.search(said)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _fetch_failed(wanted: JarSet, output: str) -> FetchFailed:
+    missing = dict.fromkeys(":".join(groups[:3]) for groups in _UNRESOLVED.findall(output) + _FAILED.findall(output))
+    cause = _CAUSE.search(output)
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     first = next(iter(missing), None)
     others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     return FetchFailed(

@@ -27,16 +27,8 @@ from millrace.errors import DataDirInUse, DataDirMismatch, KafkaUnreachable, NoC
 from millrace.services import jars
 from millrace.services.certificates import Certificates
 from millrace.services.java import Java, find_java
-from millrace.services.lifecycle import (
-    Description,
-    Embedded,
-    Notify,
-    PortTakenError,
-    client_properties,
-    process_identity,
-    stop_service,
-)
-from millrace.services.process import Child, Identity, preferred_or_free_port, quote_output, require_free
+from millrace.services.lifecycle import Description, Embedded, Notify, client_properties, stop_service
+from millrace.services.process import Identity, preferred_or_free_port, quote_output, require_free
 from millrace.settings import KAFKA_HEAP
 from millrace.units import format_count
 
@@ -96,7 +88,7 @@ class ClusterLayout(Description):
     @classmethod
     def parsed(cls, content: dict[str, Any]) -> ClusterLayout:
         """One from the content of its file."""
-        nodes = tuple(Node(**{**node, "process": process_identity(node["process"])}) for node in content["nodes"])
+        nodes = tuple(Node(**node | {"process": Identity.of(node["process"])}) for node in content["nodes"])
         return cls(content["cluster_id"], nodes, password=content["password"], secure=content["secure"])
 
     def processes(self) -> dict[int, Identity]:
@@ -153,9 +145,9 @@ def plan_layout(
 
 def new_id() -> str:
     """An id for a cluster, as Kafka makes them: none begins with a dash, which its tools would take for an option."""
-    while (made := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    while (cluster_id := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
-    return made
+    return cluster_id
 
 
 def write_node(
@@ -163,23 +155,21 @@ def write_node(
     layout: ClusterLayout,
     node: Node,
     certificates: Certificates | None,
-    extra: Mapping[str, str],
-    doors: Mapping[str, Listener],
-) -> Path:
-    """Write a node's properties and log configuration; gives the properties file."""
+    options: KafkaClusterOptions,
+) -> None:
+    """Write a node's properties and log configuration."""
     home = node_folder(folder, node)
     home.mkdir(parents=True, exist_ok=True)
     (home / "log4j2.xml").write_text(_LOG4J.format(log=escape(str(home / "broker.log"), {'"': "&quot;"})), "utf-8")
     properties = {
-        **_roles(layout, node, home, doors),
+        **_roles(layout, node, home, options.listeners),
         **_replication(len(layout.nodes)),
         **(_security(layout, certificates) if certificates else {}),
-        **extra,
+        **(options.properties or {}),
     }
     path = home / "server.properties"
     path.touch(mode=0o600)
     path.write_text(java_file(properties), "ascii")
-    return path
 
 
 def node_folder(folder: Path, node: Node) -> Path:
@@ -187,12 +177,12 @@ def node_folder(folder: Path, node: Node) -> Path:
     return folder / f"node-{node.id}"
 
 
-def _roles(layout: ClusterLayout, node: Node, home: Path, doors: Mapping[str, Listener]) -> dict[str, str]:
+def _roles(layout: ClusterLayout, node: Node, home: Path, listeners: Mapping[str, Listener]) -> dict[str, str]:
     voters = ",".join(f"{peer.id}@127.0.0.1:{peer.controller_port}" for peer in layout.nodes)
-    listeners = {"CLIENT": node.port} | ({"INTERNAL": node.internal_port} if layout.secure else {})
-    listeners |= {name: door.port + node.id - 1 for name, door in doors.items()}
-    advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
-    more = "".join(f",{name}:{door.protocol}" for name, door in doors.items())
+    ports = {"CLIENT": node.port} | ({"INTERNAL": node.internal_port} if layout.secure else {})
+    ports |= {name: listener.port + node.id - 1 for name, listener in listeners.items()}
+    advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    more = "".join(f",{name}:{listener.protocol}" for name, listener in listeners.items())
     client = "SASL_SSL" if layout.secure else "PLAINTEXT"
     return {
         "process.roles": "broker,controller",
@@ -263,7 +253,7 @@ class KafkaClusterOptions:
     properties: Mapping[str, str] | None = None
     java: tuple[str, ...] = ()
     """More options of the brokers' Java."""
-    doors: Mapping[str, Listener] = field(default_factory=dict)
+    listeners: Mapping[str, Listener] = field(default_factory=dict)
     """More listeners, by their names."""
 
 
@@ -271,8 +261,9 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
     """A cluster in a folder."""
 
     name = "Kafka"
-    patience = 90.0
-    ending = 2.0
+    start_timeout_s = 90.0
+    lock_timeout_s = 2.0
+    taken_port_texts = ("Address already in use",)
     in_use = DataDirInUse
     none = NoCluster
 
@@ -301,7 +292,7 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
         certificates = self._certificates(java, notify, partial(_properties, layout)) if layout.secure else None
         layout.save(self.folder)  # first, so that a start that fails can be tried again
         for node in layout.nodes:
-            write_node(self.folder, layout, node, certificates, options.properties or {}, options.doors)
+            write_node(self.folder, layout, node, certificates, options)
         self._format(java, classpath, notify)
         notify(f"starting {format_count(len(layout.nodes), 'broker')}")
         for node in layout.nodes:
@@ -312,17 +303,14 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
             self._add_scram_user()
 
     def _format(self, java: Java, classpath: str, notify: Notify) -> None:
-        layout = self.require_layout()
-        mark = Path("data") / "meta.properties"
-        fresh = [node for node in layout.nodes if not (node_folder(self.folder, node) / mark).exists()]
-        if not fresh:
-            return
-        notify("formatting storage")
-        with ThreadPoolExecutor(len(fresh)) as pool:
-            list(pool.map(lambda node: self._format_node(node, java, classpath), fresh))
+        homes = [node_folder(self.folder, node) for node in self.require_layout().nodes]
+        fresh = [home for home in homes if not (home / "data" / "meta.properties").exists()]
+        if fresh:
+            notify("formatting storage")
+            with ThreadPoolExecutor(len(fresh)) as pool:
+                list(pool.map(lambda home: self._format_node(home, java, classpath), fresh))
 
-    def _format_node(self, node: Node, java: Java, classpath: str) -> None:
-        home = node_folder(self.folder, node)
+    def _format_node(self, home: Path, java: Java, classpath: str) -> None:
         command: list[str | Path] = [
             java.path, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             f"-Dlog4j2.configurationFile={home / 'log4j2.xml'}", "-cp", classpath,
@@ -347,20 +335,16 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
         ]  # fmt: skip
         self._launch(node.id, f"broker {node.id}", command, home / "console.log")
 
-    def _start_failure(self, child: Child) -> Exception:
-        failure = child.failure(f"{child.name} did not start")
-        return PortTakenError(failure) if "Address already in use" in child.output() else failure
-
     def _add_scram_user(self) -> None:
         """SCRAM's passwords live in the cluster itself; PLAIN's in each broker's properties."""
         layout = self.require_layout()
         inside = Cluster(layout.internal)
         admin = inside.admin()
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            how = ScramCredentialInfo(mechanism, 4096)
-            wanted = UserScramCredentialUpsertion(KAFKA_USER, how, layout.password.encode())
+            info = ScramCredentialInfo(mechanism, 4096)
+            user = UserScramCredentialUpsertion(KAFKA_USER, info, layout.password.encode())
             with inside.translated_errors("add a user"):
-                admin.alter_user_scram_credentials([wanted])[KAFKA_USER].result()
+                admin.alter_user_scram_credentials([user])[KAFKA_USER].result()
 
 
 def _answer(cluster: Cluster, brokers: int) -> bool:
@@ -375,14 +359,8 @@ def cluster_of(folder: Path, layout: ClusterLayout) -> Cluster:
     return Cluster.at(layout.address, client_properties(folder) if layout.secure else None)
 
 
-def running(folder: Path) -> ClusterLayout | None:
-    """The layout of the cluster that runs in a folder, or None when none does."""
-    return ClusterLayout.running(folder)
-
-
-def stop(folder: Path) -> list[int]:
-    """Stop the cluster of a folder, also if another process started it; return the nodes that ran."""
-    return stop_service(KafkaCluster, ClusterLayout, folder)
+running = ClusterLayout.running
+stop = partial(stop_service, KafkaCluster, ClusterLayout)
 
 
 def _properties(layout: ClusterLayout, certificates: Certificates) -> dict[str, str]:

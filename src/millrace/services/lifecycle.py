@@ -49,7 +49,7 @@ class Description(ABC):
         """Those that are noted, whether they still run or not."""
 
     @abstractmethod
-    def with_process(self, number: int, process: Identity | None) -> Self:
+    def with_process(self, number: int, process: Identity | None, /) -> Self:
         """The same with another process."""
 
     @classmethod
@@ -107,11 +107,6 @@ class Description(ABC):
             )
 
 
-def process_identity(content: dict[str, Any] | None) -> Identity | None:
-    """A process from the content of a file."""
-    return Identity(**content) if content else None
-
-
 _TRIES = 3
 """How often a start is tried when somebody takes a free port between its choice and its use."""
 
@@ -129,10 +124,11 @@ class Embedded(ABC, Generic[Layout, Client]):
 
     name: ClassVar[str]
     """What people call it; in small letters the command and the jars are called so."""
-    patience: ClassVar[float]
-    """Seconds that it may take to answer after its start."""
-    ending: ClassVar[float]
-    """Seconds in which what guarded a process that was killed lets go of its folder."""
+    start_timeout_s: ClassVar[float]
+    lock_timeout_s: ClassVar[float]
+    """Seconds in which the watchdog of a process that was killed lets go of its folder."""
+    taken_port_texts: ClassVar[tuple[str, ...]]
+    """What it writes when another process has one of its ports, so that a start with other ports may help."""
     in_use: ClassVar[type[MillraceError]]
     none: ClassVar[type[MillraceError]]
     """The error where one is asked for that does not run."""
@@ -157,9 +153,9 @@ class Embedded(ABC, Generic[Layout, Client]):
     def client(self) -> Client:
         """How clients reach it."""
 
-    @abstractmethod
-    def _start_failure(self, child: Child) -> Exception:
-        """Why a process has ended at the start; `PortTakenError` if another port may help."""
+    def _start_failure(self, child: Child) -> ServiceFailed:
+        """Why a process has ended at the start."""
+        return child.failure(f"{child.name} did not start")
 
     def start(self, print_line: Notify | None = None, progress: jars.Progress | None = None) -> Client:
         """Start it and wait until it answers; leaves nothing behind when that fails."""
@@ -173,7 +169,7 @@ class Embedded(ABC, Generic[Layout, Client]):
                 try:
                     self._start(java, classpath, self.layout or before, notify)
                     return self.client()
-                except PortTakenError as taken:
+                except _PortTaken as taken:
                     self._stop_children()
                     if self._port or attempt == _TRIES:
                         raise taken.failure from None
@@ -214,7 +210,7 @@ class Embedded(ABC, Generic[Layout, Client]):
             lock = FolderLock(self.folder)
         except OSError as error:
             raise FileUnusable(f"cannot use the data folder {self.folder}", why=str(error)) from None
-        if not lock.try_acquire(self.ending):
+        if not lock.try_acquire(self.lock_timeout_s):
             lock.release()
             raise self._refusal()
         self._lock = lock
@@ -251,7 +247,7 @@ class Embedded(ABC, Generic[Layout, Client]):
             pool.submit(self._spawn, self._stops, number, name, command, log).result()
 
     def _spawn(self, stops: int, number: int, name: str, command: Sequence[str | Path], log: Path) -> None:
-        # Whoever is interrupted may not wait for this thread. A stop meanwhile waits here, or this one comes too late.
+        # A thread that is interrupted may not wait for this one. A stop meanwhile waits here, or this comes too late.
         with self._launching:
             if stops == self._stops:
                 held = [self._lock.fd] if self._lock else []
@@ -266,15 +262,17 @@ class Embedded(ABC, Generic[Layout, Client]):
 
     def _wait_until(self, ready: Callable[[], bool]) -> None:
         """Poll until the service answers; raise at the timeout."""
-        deadline = time.monotonic() + self.patience
+        deadline = time.monotonic() + self.start_timeout_s
         while time.monotonic() < deadline:
-            child = self.died()
-            if child:
-                raise self._start_failure(child)
+            if child := self.died():
+                failure = self._start_failure(child)
+                taken = any(text in child.output() for text in self.taken_port_texts)
+                raise _PortTaken(failure) if taken else failure
             if ready():
                 return
-        first = next(iter(self._children.values()))
-        raise first.failure(f"{self.name} did not answer within {self.patience:.0f} s")
+        raise next(iter(self._children.values())).failure(
+            f"{self.name} did not answer within {self.start_timeout_s:.0f} s"
+        )
 
     def _kill(self, number: int) -> None:
         self._children.pop(number).kill()
@@ -290,8 +288,8 @@ class Embedded(ABC, Generic[Layout, Client]):
             self._note(number)
 
 
-class PortTakenError(Exception):
-    """A start that failed because somebody has taken its port."""
+class _PortTaken(Exception):
+    """A start that failed because another process has taken its port."""
 
     def __init__(self, failure: ServiceFailed) -> None:
         super().__init__(str(failure))

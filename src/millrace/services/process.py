@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -39,6 +40,11 @@ class Identity:
 
     pid: int
     argument: str
+
+    @classmethod
+    def of(cls, content: dict[str, Any] | None) -> Identity | None:
+        """A process from the content of a file."""
+        return cls(**content) if content else None
 
     def process(self) -> psutil.Process | None:
         """The process if it still runs."""
@@ -85,15 +91,15 @@ class Child:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as out:
             self._log_start = out.tell()
-            if detach:
-                self._popen = _spawn(arguments, out.fileno(), subprocess.DEVNULL, out.fileno(), keep_fds)
-                pid = self._popen.pid
-            else:
-                self._popen = _spawn(
-                    with_parent_watchdog(arguments, grace), subprocess.PIPE, subprocess.PIPE, out.fileno(), keep_fds
-                )
-                pid = self._pid_from_guard()
-        self.identity = Identity(pid, arguments[-1])
+            self._popen = subprocess.Popen(
+                arguments if detach else with_parent_watchdog(arguments, grace),
+                stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
+                stdout=out if detach else subprocess.PIPE,
+                stderr=out,
+                pass_fds=keep_fds,
+                start_new_session=True,  # Ctrl-C in the terminal is ours to act on, in order
+            )
+        self.identity = Identity(self._popen.pid if detach else self._pid_from_watchdog(), arguments[-1])
 
     @property
     def pid(self) -> int:
@@ -139,11 +145,11 @@ class Child:
     def failure(self, what: str, hint: str | None = None) -> ServiceFailed:
         """An error that quotes the end of the log."""
         code = self._popen.poll()
-        ended = "still runs" if code is None else f"ended with exit code {code}"
-        why = f"{self.name} {ended}{quote_output(self.output())}"
+        state = "still runs" if code is None else f"ended with exit code {code}"
+        why = f"{self.name} {state}{quote_output(self.output())}"
         return ServiceFailed(what, why=why, hint=hint or f"the whole log is in {self.log}")
 
-    def _pid_from_guard(self) -> int:
+    def _pid_from_watchdog(self) -> int:
         assert self._popen.stdout is not None  # noqa: S101 - it was opened as a pipe
         line = self._popen.stdout.readline()
         if not line:
@@ -164,19 +170,6 @@ def with_parent_watchdog(command: Sequence[str | Path], grace: float = STOP_GRAC
     return [sys.executable, "-I", "-S", parent_watchdog.__file__, str(grace), *map(str, command)]
 
 
-def _spawn(
-    arguments: list[str], stdout: int, stdin: int, stderr: int, keep_fds: Sequence[int]
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        arguments,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        pass_fds=keep_fds,
-        start_new_session=True,  # Ctrl-C in the terminal is ours to act on, in order
-    )
-
-
 def quote_output(output: str) -> str:
     """The last lines of a program's output that say something, as a block below an error's reason."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip() and not _FRAME.match(line)]
@@ -186,10 +179,8 @@ def quote_output(output: str) -> str:
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens on now, and that the system gives to nobody by itself."""
     tries = (_chance.choice(_PORTS) for _ in range(100))
-    return next(filter(port_is_free, tries), None) or _any_port()
-
-
-def _any_port() -> int:
+    if port := next(filter(port_is_free, tries), None):
+        return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
