@@ -76,7 +76,8 @@ class _Listener:
         """Connect once to the next host, from the last event on."""
         url = httpx.URL(self._urls[next(self._turn) % len(self._urls)])
         resumed = self._last
-        address = str(url.copy_merge_params(self._params(resumed)))
+        cursor = {} if resumed is None else {"cursor": resumed - OVERLAP_US}
+        address = str(url.copy_merge_params({"wantedCollections": split(self._feed.collections), **cursor}))
         for message in websocket_messages(address, halt, name=url.host, idle=self._feed.idle):
             if message is None:
                 self._run.notify(f"connected to {url.host}")
@@ -89,10 +90,6 @@ class _Listener:
                 resumed = None
                 self._last = max(time_us, self._last or 0)
             yield Event(self._record(message, event), None if self._last is None else str(self._last))
-
-    def _params(self, last: int | None) -> dict[str, Any]:
-        params: dict[str, Any] = {"wantedCollections": split(self._feed.collections)}
-        return params if last is None else {**params, "cursor": last - OVERLAP_US}
 
     def _report_gap(self, resumed: int | None, first: int) -> None:
         if resumed is not None and first - resumed > REPORTED_GAP_US:

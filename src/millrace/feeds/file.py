@@ -28,7 +28,6 @@ class File(Feed):
     key: str | None = option(None, "The field of JSON lines whose value becomes the record's key.")
 
     def batches(self, run: Run) -> Iterator[Batch]:
-        """Yield every line, once or in a loop."""
         keys = _Keys(self.key, run.notify)
         with open_input(self.path) as descriptor:
             while not run.stop.is_set():
@@ -66,12 +65,11 @@ class _Keys:
             value = orjson.loads(line)[self._field]
         except (ValueError, LookupError, TypeError):
             value = None
-        if value is None:
-            self._report_missing(self._field)
-            return None
-        return value.encode() if isinstance(value, str) else orjson.dumps(value)
-
-    def _report_missing(self, field: str) -> None:
+        if value is not None:
+            return value.encode() if isinstance(value, str) else orjson.dumps(value)
         if not self._reported:
             self._reported = True
-            self._notify(f"line {self._line} has no field {field!r}; it and others like it are sent without a key")
+            self._notify(
+                f"line {self._line} has no field {self._field!r}; it and others like it are sent without a key"
+            )
+        return None

@@ -35,7 +35,6 @@ class Flume(Feed):
     max_bytes: int = option(16_000_000, "The largest batch that is taken, in bytes.")
 
     def batches(self, run: Run) -> Iterator[Batch]:
-        """Yield a batch for each call."""
         if self.max_bytes <= 0:
             raise InvalidOption(f"max-bytes: {self.max_bytes} is not above zero")
         options = FlumeListenerOptions(self.max_bytes, self.key, networks(self.allow or ""))

@@ -44,7 +44,6 @@ class Http(Feed):
     token: str | None = option(None, "What clients must send as their bearer token.", variable="MILLRACE_HTTP_TOKEN")
 
     def batches(self, run: Run) -> Iterator[Batch]:
-        """Yield a batch for each request."""
         if self.max_bytes <= 0:
             raise InvalidOption(f"--max-bytes: {self.max_bytes} is not above zero")
         listener = HttpListener(HttpListenerOptions(self.max_bytes, self.key, self.token))

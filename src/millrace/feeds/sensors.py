@@ -35,7 +35,6 @@ class Sensors(Simulated):
     moment: ClassVar[str] = "at"
 
     def scene(self, rng: random.Random) -> Scene:
-        """A home of its own."""
         sensors = [_Sensor(room, kind, rng) for room, kinds in _ROOMS.items() for kind in kinds]
         normal = bell()
 

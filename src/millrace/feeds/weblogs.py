@@ -58,7 +58,6 @@ class Weblogs(Simulated):
     moment: ClassVar[str] = "time"
 
     def scene(self, rng: random.Random) -> Scene:
-        """A shop with outages of its own."""
         shop = [_Application(name, requests, rng) for name, requests in _SHOP.items()]
         applications = spread(shop, zipf(len(shop), 1.1))
         latencies = [exp(0.6 * deviation) for deviation in bell()]
@@ -104,7 +103,6 @@ class _Application:
         self._length = rng.randrange(15_000, 60_000)
 
     def answer(self, at: int, luck: int) -> _Answer:
-        """How a request ends."""
         if luck < _FAILED:
             return self._accident
         if luck < _FAILED_IN_OUTAGE and (at + self._phase) % self._period < self._length:

@@ -67,7 +67,6 @@ class _Listener:
         self._recent = RecentIds()
 
     def connect(self, halt: StreamHalt) -> Events:
-        """Connect once, from the last event on."""
         agent = {"user-agent": user_agent(self._feed.contact)}
         resume = {"last-event-id": rewound_id(self._last_event_id)} if self._last_event_id else {}
         with HttpClient(halt, name="Wikimedia", idle=self._feed.idle, headers=agent, hints=_HINTS) as client:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed, InvalidOption
@@ -90,15 +90,13 @@ class _Listener:
             if not self._rules_set:
                 self._set_rules(client)
                 self._rules_set = True
-            with client.stream(self._url, params=self._params()) as chunks:
+            params = {"tweet.fields": self._feed.tweet_fields, "backfill_minutes": self._feed.backfill_minutes}
+            given = {name: value for name, value in params.items() if value}
+            with client.stream(self._url, params=given) as chunks:
                 self._run.notify(f"connected to {self._url}")
                 yield CONNECTED
                 for line in json_lines(chunks):
                     yield from self._post(line)
-
-    def _params(self) -> dict[str, Any]:
-        params = {"tweet.fields": self._feed.tweet_fields, "backfill_minutes": self._feed.backfill_minutes}
-        return {name: value for name, value in params.items() if value}
 
     def _post(self, line: bytes) -> Iterator[Event]:
         message = event_fields(line)

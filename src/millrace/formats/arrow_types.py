@@ -28,7 +28,6 @@ class TextLayout(NamedTuple):
 
     @classmethod
     def of(cls, texts: pa.Array) -> TextLayout:
-        """The layout of an array of strings."""
         _, offsets, data = texts.buffers()
         if not len(texts) or data is None:
             return cls(np.empty(0, np.uint8), np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64))
@@ -55,7 +54,6 @@ class TextLayout(NamedTuple):
         return np.unique(owners[inside])
 
     def text(self, place: int) -> bytes:
-        """One text."""
         start = self.starts[place]
         return self.data[start : start + self.lengths[place]].tobytes()
 

@@ -45,12 +45,12 @@ class AvroDecoder(Decoder):
 
     def _piece(self, values: pa.Array, indices: Indices, reader: _Reader, collector: ColumnCollector) -> None:
         records, kept = [], []
-        for place, value in enumerate(values.to_pylist()):
+        for row, value in enumerate(values.to_pylist()):
             try:
                 records.append(reader.read(value))
-                kept.append(place)
+                kept.append(row)
             except ConversionError as wrong:
-                collector.refuse(indices[place], wrong.reason)
+                collector.refuse(indices[row], wrong.reason)
         rows, bad = self._rows.of_records(records)
         collector.add(rows, indices[kept], bad)
 
@@ -64,7 +64,6 @@ class _Reader:
         self._unknown: dict[int, str] = {}
 
     def read(self, value: bytes | None) -> dict[str, Any]:
-        """The record in a message."""
         if value is None:
             raise ConversionError(TOMBSTONE)
         body, own = BytesIO(value), self._own.record if self._own else None
@@ -138,7 +137,6 @@ class AvroEncoder(Encoder):
         self._header: bytes | None = None
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """One message a row."""
         if self._header is None:
             self._header = self._registered()
         return pa.array([self._message(row) for row in batch.to_pylist(maps_as_pydicts="strict")], pa.binary())

@@ -26,12 +26,9 @@ _PRIMITIVES = {
 }
 _LOGICAL = {
     "date": "date",
-    "timestamp-millis": "timestamp",
-    "timestamp-micros": "timestamp",
-    "local-timestamp-millis": "timestamp_ntz",
-    "local-timestamp-micros": "timestamp_ntz",
-    "time-millis": "string",
-    "time-micros": "string",
+    **dict.fromkeys(("timestamp-millis", "timestamp-micros"), "timestamp"),
+    **dict.fromkeys(("local-timestamp-millis", "local-timestamp-micros"), "timestamp_ntz"),
+    **dict.fromkeys(("time-millis", "time-micros", "uuid"), "string"),
 }
 _WIDER = ({"int", "bigint"}, "bigint"), ({"float", "double"}, "double"), ({"int", "double"}, "double")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -146,7 +143,7 @@ def _branch_type(path: str, kind: Any, named: Mapping[str, Any]) -> Type:
         return Struct(_fields(kind, named))
     if name in named and name not in _PRIMITIVES:
         return _branch_type(path, named[name], named)
-    return Simple("string" if logical == "uuid" else _LOGICAL.get(logical, _PRIMITIVES[name]))
+    return Simple(_LOGICAL.get(logical, _PRIMITIVES[name]))
 
 
 def avro_of(schema: pa.Schema) -> str:

@@ -55,11 +55,11 @@ class TextColumn:
             with suppress(pa.ArrowInvalid):
                 return self._cast(texts)
         values: list[Any] = []
-        for place, text in enumerate(texts.to_pylist()):
+        for row, text in enumerate(texts.to_pylist()):
             try:
                 values.append(None if text is None else self._convert(text))
             except ConversionError as wrong:
-                bad.setdefault(place, f"column {self._name}: {wrong.reason}")
+                bad.setdefault(row, f"column {self._name}: {wrong.reason}")
                 values.append(None)
         return pa.array(values, self._kind)
 
@@ -154,7 +154,9 @@ class CsvDecoder(Decoder):
         self._separator = separator
         self._null = null
         self._quote = quote
-        self._splitter = _Splitter(separator, quote, null)
+        mark, end = re.escape(quote), re.escape(separator)
+        quoted = rf"{mark}((?:[^{mark}]|{mark}{mark})*){mark}" if quote else r"(?!)()"
+        self._field = re.compile(rf"(?:{quoted}|([^{mark}{end}\r\n]*))({end}|\Z)")
 
     def decode(self, values: pa.Array) -> DecodedRecords:
         collector = ColumnCollector(self._arrow)
@@ -179,8 +181,8 @@ class CsvDecoder(Decoder):
         counts = pc.list_value_length(fields).to_numpy(zero_copy_only=False)
         width = len(self._columns)
         uneven = counts != width
-        for place in np.flatnonzero(uneven).tolist():
-            collector.refuse(indices[place], _uneven(int(counts[place]), width))
+        for row in np.flatnonzero(uneven).tolist():
+            collector.refuse(indices[row], _uneven(int(counts[row]), width))
         if uneven.any():
             fields, indices = fields.filter(pa.array(~uneven)), indices[~uneven]
         flat = fields.flatten()
@@ -190,18 +192,35 @@ class CsvDecoder(Decoder):
 
     def _one_by_one(self, texts: pa.Array, indices: Indices, collector: ColumnCollector) -> None:
         records, kept = [], []
-        for place, text in enumerate(texts.to_pylist()):
+        for row, text in enumerate(texts.to_pylist()):
             try:
-                fields = self._splitter.split(text)
+                fields = self._split(text)
                 if len(fields) != len(self._columns):
                     raise ConversionError(_uneven(len(fields), len(self._columns)))
                 records.append(fields)
-                kept.append(place)
+                kept.append(row)
             except ConversionError as wrong:
-                collector.refuse(indices[place], wrong.reason)
+                collector.refuse(indices[row], wrong.reason)
         if records:
             columns = [pa.array(column, pa.string()) for column in zip(*records, strict=True)]
             self._typed(columns, indices[kept], collector)
+
+    def _split(self, line: str) -> list[str | None]:
+        """The fields of a line; a quoted one is never null."""
+        if not line:
+            raise ConversionError("empty")
+        fields: list[str | None] = []
+        start = 0
+        while match := self._field.match(line, start):
+            quoted, unquoted, end = match.groups()
+            if quoted is not None:
+                fields.append(quoted.replace(self._quote * 2, self._quote))
+            else:
+                fields.append(None if unquoted == self._null else unquoted)
+            if not end:
+                return fields
+            start = match.end()
+        raise ConversionError(f"not one line of CSV from character {start + 1} on")
 
     def _typed(self, texts: list[pa.Array], indices: Indices, collector: ColumnCollector) -> None:
         bad: dict[int, str] = {}
@@ -211,31 +230,3 @@ class CsvDecoder(Decoder):
 
 def _uneven(count: int, wanted: int) -> str:
     return f"{format_count(count, 'field')} instead of {wanted:,}"
-
-
-class _Splitter:
-    """Splits one line; a quoted field is never null."""
-
-    def __init__(self, separator: str, quote: str, null: str) -> None:
-        mark, end = re.escape(quote), re.escape(separator)
-        quoted = rf"{mark}((?:[^{mark}]|{mark}{mark})*){mark}" if quote else r"(?!)()"
-        self._field = re.compile(rf"(?:{quoted}|([^{mark}{end}\r\n]*))({end}|\Z)")
-        self._quote = quote
-        self._null = null
-
-    def split(self, line: str) -> list[str | None]:
-        """The fields of a line."""
-        if not line:
-            raise ConversionError("empty")
-        fields: list[str | None] = []
-        place = 0
-        while match := self._field.match(line, place):
-            quoted, unquoted, end = match.groups()
-            if quoted is not None:
-                fields.append(quoted.replace(self._quote * 2, self._quote))
-            else:
-                fields.append(None if unquoted == self._null else unquoted)
-            if not end:
-                return fields
-            place = match.end()
-        raise ConversionError(f"not one line of CSV from character {place + 1} on")

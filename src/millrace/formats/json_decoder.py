@@ -185,9 +185,9 @@ def json_lines(values: pa.Array) -> tuple[pa.Array, Mask]:
     odd |= _no_objects(layout)
     for word in (*_NOT_FINITE, _GLUED):
         odd[layout.with_word(word)] = True
-    for place in np.flatnonzero(layout.lengths > _LONG).tolist():
-        text = layout.text(place)
-        odd[place] |= text.count(b"[") + text.count(b"{") > _MANY
+    for row in np.flatnonzero(layout.lengths > _LONG).tolist():
+        text = layout.text(row)
+        odd[row] |= text.count(b"[") + text.count(b"{") > _MANY
     return texts, odd
 
 
@@ -290,8 +290,8 @@ class JsonDecoder(Decoder):
     def _slowly(self, values: pa.Array, indices: Indices, collector: ColumnCollector) -> bool:
         """Decode record by record; return whether all were valid."""
         records, bad = self._records(values.to_pylist())
-        for place, reason in bad.items():
-            collector.refuse(indices[place], reason)
+        for row, reason in bad.items():
+            collector.refuse(indices[row], reason)
         rows, unfit = self._rows.of_records(records)
         collector.add(rows, np.delete(indices, list(bad)) if bad else indices, unfit)
         return not bad and not unfit
@@ -301,16 +301,16 @@ class JsonDecoder(Decoder):
         records: list[dict[str, Any]] = []
         bad: dict[int, str] = {}
         load, append = self._load, records.append
-        for place, value in enumerate(values):
+        for row, value in enumerate(values):
             try:
                 record = load(value)  # type: ignore[arg-type]  # orjson refuses None as it does garbage
             except (orjson.JSONDecodeError, RecursionError) as error:
-                bad[place] = _why(value, error)
+                bad[row] = _why(value, error)
                 continue
             if type(record) is dict:
                 append(record)
             else:
-                bad[place] = f"not a JSON object: {_NAMES[type(record)]}"
+                bad[row] = f"not a JSON object: {_NAMES[type(record)]}"
         return records, bad
 
 

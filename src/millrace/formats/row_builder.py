@@ -82,12 +82,12 @@ class _Column:
                 whole = self._at_once(self._bulk, values, self._caught(self._bulk.screen, values, odd), bad)
             if whole is not None:
                 return whole
-        return pa.array([self._converted(value, place, bad) for place, value in enumerate(values)], self._kind)
+        return pa.array([self._converted(value, row, bad) for row, value in enumerate(values)], self._kind)
 
     def _caught(self, screen: Callable[[Any], Any], values: Sequence[Any], odd: list[int]) -> list[int]:
         hidden = list(values)
-        for place in odd:
-            hidden[place] = None
+        for row in odd:
+            hidden[row] = None
         return odd + failing_indices(screen, hidden)
 
     def _at_once(
@@ -96,24 +96,24 @@ class _Column:
         """The column, with the odd values converted apart; None if that cannot be."""
         if odd:
             values = list(values)
-            for place in odd:
-                values[place] = self._converted(values[place], place, bad)
-                if type(values[place]) not in (bulk.expected, _NONE):
+            for row in odd:
+                values[row] = self._converted(values[row], row, bad)
+                if type(values[row]) not in (bulk.expected, _NONE):
                     return None
         try:
             return bulk.convert(values, self._kind)
         except (pa.ArrowInvalid, OverflowError):
             return None
 
-    def _converted(self, value: Any, place: int, bad: dict[int, str]) -> Any:
+    def _converted(self, value: Any, row: int, bad: dict[int, str]) -> Any:
         if value is None:
             if not self._nullable:
-                bad.setdefault(place, f"column {self.name}: missing")
+                bad.setdefault(row, f"column {self.name}: missing")
             return None
         try:
             return self._convert(value)
         except ConversionError as wrong:
-            bad.setdefault(place, f"column {self.name}{wrong.path}: {wrong.reason}")
+            bad.setdefault(row, f"column {self.name}{wrong.path}: {wrong.reason}")
             return None
 
 
@@ -141,8 +141,8 @@ class ColumnCollector:
 
     def add(self, rows: pa.RecordBatch, indices: Indices, bad: Mapping[int, str] | None = None) -> None:
         """Take in rows and the index of each; those whose places are in `bad` are refused."""
-        for place, reason in (bad or {}).items():
-            self.refuse(indices[place], reason)
+        for row, reason in (bad or {}).items():
+            self.refuse(indices[row], reason)
         if bad:
             rows, indices = without_places(rows, indices, bad)
         if len(indices):
@@ -150,7 +150,6 @@ class ColumnCollector:
             self._good.append(indices)
 
     def refuse(self, index: int, reason: str) -> None:
-        """Take in a bad record."""
         self._bad.append(RejectedRecord(int(index), reason))
 
     def texts(self, values: pa.Array, indices: Indices) -> tuple[pa.Array, Indices]:
@@ -158,8 +157,8 @@ class ColumnCollector:
         texts, broken = texts_of(values)
         if not broken.any():
             return texts, indices
-        for place in np.flatnonzero(broken).tolist():
-            self.refuse(indices[place], not_text_reason(values[place].as_py()) or "not text")
+        for row in np.flatnonzero(broken).tolist():
+            self.refuse(indices[row], not_text_reason(values[row].as_py()) or "not text")
         return texts.filter(pa.array(~broken)), indices[~broken]
 
     def decoded(self) -> DecodedRecords:
@@ -182,7 +181,7 @@ def note_missing(column: pa.Array, name: str, bad: dict[int, str]) -> None:
 
 def without_places(rows: pa.RecordBatch, indices: Indices, places: Container[int]) -> tuple[pa.RecordBatch, Indices]:
     """Return rows and their indices without those at some places."""
-    kept = [place for place in range(len(indices)) if place not in places]
+    kept = [row for row in range(len(indices)) if row not in places]
     return rows.take(pa.array(kept, pa.int64())), indices[kept]
 
 

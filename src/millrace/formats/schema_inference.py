@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -32,11 +33,10 @@ class _Object(dict[str, "_Kind"]):
     """The fields of objects seen so far, in order of their first appearance."""
 
 
-class _List:
+class _List(NamedTuple):
     """The elements of arrays seen so far."""
 
-    def __init__(self, element: _Kind) -> None:
-        self.element = element
+    element: _Kind
 
 
 _Kind = Simple | _Object | _List | None
@@ -45,26 +45,17 @@ _Kind = Simple | _Object | _List | None
 
 def infer_schema(values: Iterable[bytes]) -> Schema:
     """The columns of JSON objects: wide enough for all samples, in order of appearance, and nullable."""
-    whole, count, objects = _Object(), 0, 0
-    for value in values:
-        count += 1
-        record = _parsed(value)
-        if isinstance(record, dict):
-            objects += 1
-            _widen(whole, record, 0)
-    fields = _fields(whole)
+    records = [_parsed(value) for value in values]
+    objects = [record for record in records if isinstance(record, dict)]
+    whole = reduce(_merged, (_kind(record, 0) for record in objects), None)
+    fields = _fields(whole) if isinstance(whole, _Object) else ()
     if not fields:
         seen = "objects without named fields" if objects else "no JSON object among them"
         raise InputError(
-            f"no schema can be proposed from {count} records: {seen}",
+            f"no schema can be proposed from {len(records)} records: {seen}",
             hint="millrace schema reads JSON; other formats need a schema written by hand",
         )
     return Schema(fields)
-
-
-def _widen(fields: _Object, record: dict[str, Any], depth: int) -> None:
-    for name, value in record.items():
-        fields[name] = _merged(fields.get(name), _kind(value, depth + 1))
 
 
 def _kind(value: Any, depth: int) -> _Kind:
@@ -73,14 +64,9 @@ def _kind(value: Any, depth: int) -> _Kind:
     if depth > DEEPEST_LEVEL:
         return _STRING
     if isinstance(value, dict):
-        seen = _Object()
-        _widen(seen, value, depth)
-        return seen
+        return _Object((name, _kind(item, depth + 1)) for name, item in value.items())
     if isinstance(value, list):
-        element: _Kind = None
-        for item in value:
-            element = _merged(element, _kind(item, depth + 1))
-        return _List(element)
+        return _List(reduce(_merged, (_kind(item, depth + 1) for item in value), None))
     return leaf_type(value)
 
 

@@ -17,7 +17,6 @@ class TextDecoder(Decoder):
         self._schema = arrow_schema(schema)
 
     def decode(self, values: pa.Array) -> DecodedRecords:
-        """Decode a batch."""
         collector = ColumnCollector(self._schema)
         for portion, indices in binary_portions(values):
             texts, good = collector.texts(portion, indices)
@@ -32,5 +31,4 @@ class RawDecoder(Decoder):
         self._schema = arrow_schema(schema)
 
     def decode(self, values: pa.Array) -> DecodedRecords:
-        """All of them, as they are."""
         return DecodedRecords(pa.RecordBatch.from_arrays([values.cast(pa.binary())], schema=self._schema), None, [])

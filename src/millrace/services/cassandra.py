@@ -94,11 +94,9 @@ class CassandraNode(Description):
 
     @classmethod
     def parsed(cls, content: dict[str, Any]) -> CassandraNode:
-        """One from the content of its file."""
         return cls(**content | {"process": Identity.of(content["process"])})
 
     def processes(self) -> dict[int, Identity]:
-        """The one of its node."""
         return {NODE: self.process} if self.process else {}
 
     def with_process(self, _number: int, process: Identity | None) -> CassandraNode:
@@ -124,11 +122,9 @@ class CassandraNode(Description):
 
     @property
     def address(self) -> str:
-        """Where clients reach it."""
         return f"127.0.0.1:{self.port}"
 
     def write(self, folder: Path, certificates: Certificates | None) -> None:
-        """Write its configuration."""
         conf = folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
         log = escape(str(folder / "cassandra.log"))
@@ -250,7 +246,6 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
         super().__init__(folder, CassandraNode, port=self.options.port, detach=self.options.detach)
 
     def stop(self) -> None:
-        """Stop it and wait."""
         if self.layout:
             Cassandra(self.layout.address).close()
         super().stop()
@@ -262,11 +257,9 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
 
     @property
     def pid(self) -> int | None:
-        """Its process."""
         return self._children[NODE].pid if NODE in self._children else None
 
     def client(self) -> Cassandra:
-        """How clients reach it."""
         return client_of(self.folder, self.require_layout())
 
     def _start(self, java: Java, classpath: str, before: CassandraNode | None, notify: Notify) -> None:

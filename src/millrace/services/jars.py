@@ -78,11 +78,9 @@ class JarSet:
         return CACHE.value().absolute() / "jars" / f"{self.name}-{digest}"
 
     def present(self) -> bool:
-        """Whether every jar of the set is present."""
         return all((self.folder / jar.file).is_file() for jar in self.artifacts)
 
     def size(self) -> int:
-        """Bytes on disk."""
         return sum((self.folder / jar.file).stat().st_size for jar in self.artifacts) if self.present() else 0
 
     def classpath(self) -> str:

@@ -87,22 +87,18 @@ class ClusterLayout(Description):
 
     @classmethod
     def parsed(cls, content: dict[str, Any]) -> ClusterLayout:
-        """One from the content of its file."""
         nodes = tuple(Node(**node | {"process": Identity.of(node["process"])}) for node in content["nodes"])
         return cls(content["cluster_id"], nodes, password=content["password"], secure=content["secure"])
 
     def processes(self) -> dict[int, Identity]:
-        """Those of the nodes."""
         return {node.id: node.process for node in self.nodes if node.process}
 
     def with_process(self, number: int, process: Identity | None) -> ClusterLayout:
-        """The same with another process for a node."""
         nodes = (replace(node, process=process) if node.id == number else node for node in self.nodes)
         return replace(self, nodes=tuple(nodes))
 
     @property
     def address(self) -> str:
-        """The address for clients."""
         return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
 
     @property
@@ -281,7 +277,6 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
         self._launch_node(node, find_java(), jars.ensure("kafka").classpath())
 
     def client(self) -> Cluster:
-        """How clients reach it."""
         return cluster_of(self.folder, self.require_layout())
 
     cluster = client

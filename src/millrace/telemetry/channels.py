@@ -202,7 +202,6 @@ class Channels:
         return self._channels.get(name)
 
     def names(self) -> list[str]:
-        """Return the names of all channels."""
         with self._lock:
             return list(self._channels)
 

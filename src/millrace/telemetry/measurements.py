@@ -50,7 +50,6 @@ class Measurements:
         self.over = False
 
     def put_lag(self, query: str, lag: Lag) -> None:
-        """Set the lag of a query."""
         self._lags[query] = lag
 
     def put_rates(self, rates: Mapping[str, float]) -> None:
@@ -128,7 +127,6 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name=f"sampler-{name}", daemon=True)
 
     def start(self) -> Sampler:
-        """Start the thread."""
         self._thread.start()
         return self
 

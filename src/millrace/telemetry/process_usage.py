@@ -23,7 +23,6 @@ class ProcessMeter:
         self._workers: dict[int, psutil.Process] = {}
 
     def look(self) -> None:
-        """Measure once."""
         with suppress(psutil.Error):
             cpu = self._own.cpu_percent() + self._cpu_of_spark()
             memory, threads = self._own.memory_info().rss, self._own.num_threads()

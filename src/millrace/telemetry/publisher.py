@@ -37,7 +37,6 @@ class EventLog:
         self._missing: OverdueAnswer | None = None
 
     def add(self, text: str, level: str = "info", query: str | None = None) -> None:
-        """Add one line."""
         self._events.append({"time": round(time.time() * 1000), "level": level, "query": query, "text": text})
 
     def look(self, run_status: RunStatus) -> None:

@@ -120,7 +120,6 @@ class RunStatus:
                 self._queries[query] = replace(status, phase=phase, doing=doing, restart=restart)
 
     def batch_done(self, progress: BatchProgress) -> None:
-        """A batch has ended."""
         with self._lock:
             status = self._queries[progress.query]
             works = progress.executed and status.phase is not Phase.RESTARTING
@@ -173,7 +172,6 @@ class RunStatus:
             return tuple(self._queries.values())
 
     def query(self, name: str) -> QueryStatus:
-        """One query."""
         with self._lock:
             return self._queries[name]
 
@@ -183,7 +181,6 @@ class RunStatus:
             return tuple(self._history.get(query, ()))
 
     def dead(self) -> Mapping[str, int]:
-        """Dead letters by source."""
         with self._lock:
             return dict(self._dead)
 

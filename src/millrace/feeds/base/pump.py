@@ -143,42 +143,34 @@ class _Flow:
     def drain(self, batches: Iterator[Batch]) -> None:
         """Send batches until the run ends; then let the feed clean up."""
         try:
-            while not self._over():
-                batch = next(batches, None)
-                if batch is None:
-                    return
+            while not self._over() and (batch := next(batches, None)) is not None:
                 self._send(batch)
         finally:
             if isinstance(batches, Generator):
                 batches.close()
 
     def outcome(self, tally: DeliveryReport) -> PumpResult:
-        """Return the result so far."""
         return PumpResult(self._sent, tally, self._clock.now() - self._started)
 
     def _over(self) -> bool:
-        if self._failed or self._run.stop.is_set():
-            return True
-        if self._run.count is not None and self._sent >= self._run.count:
-            return True
-        return self._deadline is not None and self._clock.now() >= self._deadline
+        counted = self._run.count is not None and self._sent >= self._run.count
+        late = self._deadline is not None and self._clock.now() >= self._deadline
+        return self._failed or self._run.stop.is_set() or counted or late
 
     def _send(self, batch: Batch) -> None:
         if batch.done is not None:
             self._limiter.wait()
             self._write(batch.records, batch.done)
             return
-        position = 0
+        position, count = 0, self._run.count
         while position < len(batch.records):
             self._limiter.wait()
             if self._over():
                 return
-            size = self._limiter.slice(self._wanted(len(batch.records) - position))
+            waiting = len(batch.records) - position
+            size = self._limiter.slice(waiting if count is None else min(waiting, count - self._sent))
             self._write(batch.records[position : position + size])
             position += size
-
-    def _wanted(self, waiting: int) -> int:
-        return waiting if self._run.count is None else min(waiting, self._run.count - self._sent)
 
     def _write(self, records: Sequence[Record], done: Done | None = None) -> None:
         try:
@@ -189,12 +181,8 @@ class _Flow:
             raise
         self._sent += len(records)
         self._limiter.sent(len(records))
-        tally = self._sink.tally()
+        tally, now = self._sink.tally(), self._clock.now()
         self._failed = tally.reason is not None
-        self._report(tally)
-
-    def _report(self, tally: DeliveryReport) -> None:
-        now = self._clock.now()
         if self._on_progress is not None and now - self._reported >= _REPORT_INTERVAL_S:
             self._reported = now
             self._on_progress(self.outcome(tally))

@@ -86,6 +86,5 @@ class ByteBudget:
             self._left -= amount
 
     def give(self, amount: int) -> None:
-        """Release bytes."""
         self._left += amount
         self._freed.set()

@@ -112,7 +112,7 @@ class Conversation:
 
     def _handshake(self, reader: AvroReader) -> bytes:
         client_hash = reader.take(16)
-        protocol = reader.optional_bytes()
+        protocol = reader.bytes_() if reader.union() else None
         server_hash = reader.take(16)
         if reader.union():
             reader.pairs()
@@ -162,7 +162,6 @@ class AvroReader:
         raise MalformedFlumeData("a number that does not end")
 
     def take(self, length: int) -> bytes:
-        """Read `length` bytes."""
         end = self._at + length
         if length < 0 or end > len(self._data):
             raise MalformedFlumeData(f"{length:,} bytes where {len(self._data) - self._at:,} are left")
@@ -175,7 +174,6 @@ class AvroReader:
         return self.take(self.number())
 
     def text(self) -> str:
-        """Read a text."""
         try:
             return self.bytes_().decode()
         except UnicodeDecodeError:
@@ -187,10 +185,6 @@ class AvroReader:
         if branch not in (0, 1):
             raise MalformedFlumeData(f"{branch} where there are two possibilities")
         return branch == 1
-
-    def optional_bytes(self) -> bytes | None:
-        """Read bytes or null."""
-        return self.bytes_() if self.union() else None
 
     def block(self) -> int:
         """Read the number of elements in the next block of an array or a map; 0 at its end."""
@@ -291,7 +285,6 @@ class HeldRequest:
             self.held = size
 
     def release(self) -> None:
-        """Release everything."""
         self.budget.give(self.held)
         self.held = 0
 

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from queue import SimpleQueue
@@ -22,7 +22,6 @@ from millrace.feeds.base.api import Batch
 from millrace.feeds.listeners import flume_protocol
 from millrace.feeds.listeners.backpressure import ByteBudget, Receipt, Verdict, refuse_queued, settle
 from millrace.feeds.listeners.flume_protocol import (
-    UNBUDGETED_BYTES,
     Conversation,
     FlumeConnection,
     HeldRequest,
@@ -109,16 +108,15 @@ class FlumeServer:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")
         host = str(peer[0]) if peer else ""
-        if not host or self._stopping:
-            writer.close()
-        elif not self._options.admits(host):
-            writer.close()
-            self._notify_once(f"{host} wants to send and is not allowed to")
-        elif len(self._connections) >= MAX_CONNECTIONS:
-            writer.close()
-            self._notify_once(f"{MAX_CONNECTIONS:,} agents are connected; no more are accepted")
-        else:
-            await self._serve_connection(reader, writer, host)
+        with closing(writer):
+            if not host or self._stopping:
+                return
+            if not self._options.admits(host):
+                self._notify_once(f"{host} wants to send and is not allowed to")
+            elif len(self._connections) >= MAX_CONNECTIONS:
+                self._notify_once(f"{MAX_CONNECTIONS:,} agents are connected; no more are accepted")
+            else:
+                await self._serve_connection(reader, writer, host)
 
     @property
     def _stopping(self) -> bool:
@@ -138,7 +136,6 @@ class FlumeServer:
         finally:
             if task is not None:
                 self._connections.discard(task)
-            writer.close()
 
     async def _answer_calls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection, conversation = FlumeConnection(reader), Conversation(self._options.key, self._protocols)
@@ -147,7 +144,7 @@ class FlumeServer:
             try:
                 serial, message = await connection.message(held)
                 # A long message is parsed in a thread, so that other agents do not wait.
-                short = len(message) <= UNBUDGETED_BYTES
+                short = len(message) <= flume_protocol.UNBUDGETED_BYTES
                 request = conversation.parse(message) if short else await asyncio.to_thread(conversation.parse, message)
                 del message
                 response = request.response(safe=await self._delivered(request))

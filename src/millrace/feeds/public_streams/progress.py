@@ -64,7 +64,10 @@ class PositionTracker:
 
     def track(self, position: str | None) -> Done:
         """Return the callback that confirms (or fails) the batch that ends at this position."""
-        self._check()
+        if self._failed is not None:
+            raise self._failed
+        if self._unsaved is not None:
+            raise FileUnusable("the position of this feed cannot be saved", why=str(self._unsaved))
         step = _Step(position)
         with self._lock:
             self._steps.append(step)
@@ -88,21 +91,12 @@ class PositionTracker:
             reached = None
             while self._steps and self._steps[0].safe:
                 reached = self._steps.popleft().position or reached
-            if reached is not None:
-                self._save(reached)
-
-    def _save(self, position: str) -> None:
-        try:
-            self._run.cursor.save(json.dumps({"origin": self._origin, "position": position}))
-        except OSError as error:
-            # This is the sink's thread; the feed's thread raises it.
-            self._unsaved = error
-
-    def _check(self) -> None:
-        if self._failed is not None:
-            raise self._failed
-        if self._unsaved is not None:
-            raise FileUnusable("the position of this feed cannot be saved", why=str(self._unsaved))
+            if reached is None:
+                return
+            try:
+                self._run.cursor.save(json.dumps({"origin": self._origin, "position": reached}))
+            except OSError as error:
+                self._unsaved = error  # this is the sink's thread; the feed's thread raises it
 
 
 class Event(NamedTuple):
@@ -152,13 +146,11 @@ def key_of(identity: object) -> bytes | None:
     return str(identity).encode() if isinstance(identity, str | int) else None
 
 
-def timestamp_of(text: object) -> int | None:
+def timestamp_of(text: Any) -> int | None:
     """Return the milliseconds of an ISO 8601 time; None if it is none, or in the future."""
     try:
-        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    if moment is None:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
         return None
     return valid_timestamp((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 

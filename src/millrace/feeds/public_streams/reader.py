@@ -65,7 +65,6 @@ class StreamHalt:
             self.stop()
 
     def stop(self) -> None:
-        """Stop the thread."""
         self._event.set()
         with self._lock:
             for connection in self._connections:

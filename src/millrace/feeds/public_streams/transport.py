@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -54,7 +54,7 @@ def checked_url(text: str, option: str, schemes: tuple[str, ...] = ("http", "htt
     return text.rstrip("/")
 
 
-class HttpClient:
+class HttpClient(AbstractContextManager["HttpClient"]):
     """An HTTP client that raises ConnectionLapse for temporary failures and FeedFailed for all others."""
 
     def __init__(
@@ -79,9 +79,6 @@ class HttpClient:
             )
         except (ImportError, ValueError) as error:
             raise _unusable_proxy(error) from error
-
-    def __enter__(self) -> HttpClient:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
@@ -109,37 +106,31 @@ class HttpClient:
     ) -> Iterator[Iterator[bytes]]:
         """Open an endless response and return its chunks; uncompressed, as a compressor would delay events."""
         # An event's id is sent back in a header, and it is UTF-8.
-        fields = {
-            name.encode(): value.encode() for name, value in {"accept-encoding": "identity", **(headers or {})}.items()
-        }
-        with (
-            self._translated_errors(self._idle),
-            self._client.stream("GET", url, params=params, headers=fields) as response,
-        ):
+        texts = {"accept-encoding": "identity", **(headers or {})}
+        fields = {name.encode(): value.encode() for name, value in texts.items()}
+        request = self._client.stream("GET", url, params=params, headers=fields)
+        with self._translated_errors(self._idle), request as response:
             self._check(response, (headers or {}).get("accept"))
             self._halt.register(response.extensions["network_stream"].get_extra_info("socket"))
             yield response.iter_bytes()
 
     def get(self, url: str, params: Mapping[str, Any] | None = None) -> bytes:
         """Return the body of a small response."""
-        return self._send(self._client.build_request("GET", url, params=params, timeout=_REQUEST_TIMEOUT_S))
+        return self._body("GET", url, params=params)
 
     def post(self, url: str, body: object) -> bytes:
         """Send JSON and return the body of the response."""
-        return self._send(self._client.build_request("POST", url, json=body, timeout=_REQUEST_TIMEOUT_S))
+        return self._body("POST", url, json=body)
 
-    def _send(self, request: httpx.Request) -> bytes:
-        with self._translated_errors(_REQUEST_TIMEOUT_S):
-            response = self._client.send(request, stream=True)
-            try:
-                self._check(response)
-                return response.read()
-            finally:
-                response.close()
+    def _body(self, method: str, url: str, **content: Any) -> bytes:
+        request = self._client.stream(method, url, timeout=_REQUEST_TIMEOUT_S, **content)
+        with self._translated_errors(_REQUEST_TIMEOUT_S), request as response:
+            self._check(response)
+            return response.read()
 
     def _check(self, response: httpx.Response, expected: str | None = None) -> None:
         if not response.is_success:
-            body = _error_body(response)
+            body = next(response.iter_bytes(_MAX_ERROR_BODY_BYTES), b"")
             raise error_of_response(self._name, response.status_code, response.headers, body, self._hints)
         content_type = response.headers.get("content-type", "").partition(";")[0]
         if expected and content_type != expected:
@@ -209,15 +200,6 @@ def _trusted_certificates() -> ssl.SSLContext:
         return httpx.create_ssl_context()
     except OSError as error:
         raise FileUnusable("the file that SSL_CERT_FILE names cannot be used", why=str(error)) from error
-
-
-def _error_body(response: httpx.Response) -> bytes:
-    body = b""
-    for chunk in response.iter_bytes():
-        body += chunk
-        if len(body) > _MAX_ERROR_BODY_BYTES:
-            break
-    return body[:_MAX_ERROR_BODY_BYTES]
 
 
 def _connection_error(name: str, error: Exception) -> ConnectionLapse | FeedFailed:

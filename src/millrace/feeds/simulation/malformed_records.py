@@ -40,7 +40,6 @@ class WellFormed(NamedTuple):
         return [(b"", value) for value in self.value.split(b",")]
 
     def joined(self, fields: list[tuple[bytes, bytes]]) -> bytes:
-        """The record with these fields."""
         text = b",".join(name + value for name, value in fields)
         return b"{" + text + b"}" if _json_object(self.value) else text
 

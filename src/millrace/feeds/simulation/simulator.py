@@ -116,7 +116,6 @@ class Simulated(Feed):
         """A new world; it is asked for records of ever later chunks and draws only on this generator."""
 
     def batches(self, run: Run) -> Iterator[Batch]:
-        """Records without end, from the first one."""
         seed = self.seed
         if seed is None:
             seed = random.SystemRandom().getrandbits(32)
