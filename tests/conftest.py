@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from hypothesis import settings as hypothesis_settings
 
+from command_server import MILLRACE, CommandServer
 from emulator import Emulator
 from leaks import leaks, use_own_temporary_folder
 from millrace.clients.cassandra import Cassandra
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from millrace.telemetry.channels import Channels
     from millrace.telemetry.query_status import RunStatus
 
-MILLRACE = Path(sys.executable).parent / "millrace"
+COMMANDS = CommandServer()
 
 # Every JVM of the tests lives shortly: code that is compiled quickly, not well, takes half of the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
@@ -100,6 +101,7 @@ _LEAKS: list[str] = []
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Stop what this process started for all, when nobody uses it any more, and look for what is left."""
+    COMMANDS.stop()
     stop_what_was_shared()
     close_pools()
     report: dict[str, object] | None = getattr(session.config, "workeroutput", None)
@@ -336,16 +338,8 @@ class CommandLine:
     ) -> subprocess.CompletedProcess[str]:
         """Run it to its end; the exit code must be the expected one, if one is."""
         given = stdin.encode() if isinstance(stdin, str) else stdin
-        ran = subprocess.run(
-            [MILLRACE, *arguments],
-            input=given,
-            capture_output=True,
-            cwd=self.folder,
-            env=self.environment | environment,
-            timeout=120,
-            check=False,
-        )
-        done = subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+        status, out, err = COMMANDS.run(list(arguments), given, self.folder, self.environment | environment, 120)
+        done = subprocess.CompletedProcess([MILLRACE, *arguments], status, out.decode(), err.decode())
         assert code in (None, done.returncode), f"exit code {done.returncode}, not {code}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr, done.stderr
         return done

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import os
 import shutil
 import tempfile
 import threading
@@ -20,6 +19,7 @@ import psutil
 
 _SETTLE_S = 10.0
 """How long what is being closed may take."""
+_PREFIX = "mr-"
 _FOREIGN_THREADS = ("MainThread", "Dummy", "execnet", "where", "pytest_timeout", "ThreadPoolExecutor-gRPC")
 """Threads of the test runner, by the beginning of their names."""
 
@@ -36,13 +36,15 @@ def leaks() -> list[str]:
 
 
 def use_own_temporary_folder() -> None:
-    """Give this process a folder for temporary files of its own, so that what is left there is its own.
+    """Give this process a folder for its temporary files, so that what is left there is its own.
 
-    The name is short: sockets are made there, and their paths have a limit.
+    The name is short: sockets are made there, and their paths have a limit. Other accounts may use it as they may use
+    the system's folder. TMPDIR is not set: it has a meaning for the programs that tests start.
     """
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # where pytest makes its folders
-    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="mr")
-    atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
+    if tempfile.tempdir is None or not Path(tempfile.tempdir).name.startswith(_PREFIX):
+        tempfile.tempdir = tempfile.mkdtemp(prefix=_PREFIX)
+        Path(tempfile.tempdir).chmod(0o1777)
+        atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
 
 
 def _temporary_files() -> list[str]:

@@ -25,7 +25,6 @@ SMALL = {
     "engine/queries/worker_daemon.py": "the program of Spark's Python workers",
     "formats/json.py": "one file a format",
     "formats/raw.py": "one file a format",
-    "formats/single_column.py": "imported by two formats, which do not import each other",
     "formats/text.py": "one file a format",
     "pipeline/analysis/pipeline.py": "calls the analyses of SQL and of Python, which do not import each other",
 }

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from millrace.atomic_files import sync_folder
-from millrace.clients.batching import limited_batches
+from millrace.clients.kafka.record import limited_batches
 from millrace.dead_letters.file_journal import FileSource, Journal, JournalEntry, letter_identity, local_path
 from millrace.dead_letters.fixes import apply_fix
 from millrace.dead_letters.letter import redriven_file_name

@@ -18,11 +18,10 @@ from itertools import chain
 import orjson
 from confluent_kafka import KafkaError, KafkaException
 
-from millrace.clients.batching import limited_batches
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import FENCED, REFUSED, Cluster
 from millrace.clients.kafka.consumer import OffsetRanges, topic_ranges
-from millrace.clients.kafka.record import Record
+from millrace.clients.kafka.record import Record, limited_batches
 from millrace.clients.kafka.transactions import DeliveryFailed, TransactionalProducer
 from millrace.dead_letters.fixes import NO_FIX, Fix, apply_fix
 from millrace.dead_letters.letter import REDRIVEN_HEADER, DeadLetter

@@ -20,6 +20,6 @@ class Raw(Format):
         return require_single_column(schema, "raw", Simple("binary"))
 
     def decoder(self, schema: Schema | None) -> Decoder:
-        from millrace.formats.single_column import RawDecoder
+        from millrace.formats.row_builder import RawDecoder
 
         return RawDecoder(self.columns(schema))

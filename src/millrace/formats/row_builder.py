@@ -2,6 +2,7 @@
 
 - `Rows` builds columns from Python values, record by record; `BulkColumns` builds a column at once where it can.
 - `ColumnCollector` gathers good rows and rejected records, which may come in any order, into `DecodedRecords`.
+- `TextDecoder` and `RawDecoder`: messages that are one column as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from millrace.formats.arrow_types import arrow_schema, not_text_reason, texts_of
-from millrace.formats.base import DecodedRecords, RejectedRecord
+from millrace.formats.base import DecodedRecords, Decoder, RejectedRecord
 from millrace.formats.conversion import ConversionError, Converter, converter, failing_indices, moments_of
 from millrace.pipeline.schema import Field, Schema
 
@@ -198,3 +199,27 @@ def _halved(values: pa.Array, start: int) -> Iterator[tuple[pa.Array, Indices]]:
         yield from _halved(values.slice(count // 2), start + count // 2)
     else:
         yield values.cast(pa.binary()), np.arange(start, start + count)
+
+
+class TextDecoder(Decoder):
+    """Decodes messages that are UTF-8."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = arrow_schema(schema)
+
+    def decode(self, values: pa.Array) -> DecodedRecords:
+        collector = ColumnCollector(self._schema)
+        for portion, indices in binary_portions(values):
+            texts, good = collector.texts(portion, indices)
+            collector.add(pa.RecordBatch.from_arrays([texts], schema=self._schema), good)
+        return collector.decoded()
+
+
+class RawDecoder(Decoder):
+    """Passes messages on."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = arrow_schema(schema)
+
+    def decode(self, values: pa.Array) -> DecodedRecords:
+        return DecodedRecords(pa.RecordBatch.from_arrays([values.cast(pa.binary())], schema=self._schema), None, [])

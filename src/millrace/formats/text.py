@@ -20,6 +20,6 @@ class Text(Format):
         return require_single_column(schema, "text", Simple("string"))
 
     def decoder(self, schema: Schema | None) -> Decoder:
-        from millrace.formats.single_column import TextDecoder
+        from millrace.formats.row_builder import TextDecoder
 
         return TextDecoder(self.columns(schema))

@@ -240,10 +240,6 @@ class PipelineDef:
         """The sources that a table needs, or the source itself."""
         return [source for upstream in self.upstream(name) if (source := self.source(upstream))]
 
-    def upstream_sources(self, name: str) -> list[SourceDef]:
-        """Return the sources among what a table needs."""
-        return [source for upstream in self.upstream(name) if (source := self.source(upstream))]
-
     def linked(self) -> PipelineDef:
         """The same with every reference written as the element that it means writes its name."""
 

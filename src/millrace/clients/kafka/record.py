@@ -3,18 +3,22 @@
 - `Record` is what a producer sends.
 - `message_fields` has the parts of a record that a consumer received.
 - `text_or_none`, `to_base64` and `text_field` write its bytes where only text can be.
+- `limited_batches` divides what is sent into requests and transactions.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from millrace.errors import MillraceError
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+
+T = TypeVar("T")
 
 
 class Record(NamedTuple):
@@ -69,3 +73,20 @@ def text_field(name: str, content: bytes | str | None) -> dict[str, str | None]:
         return {name: content}
     text = text_or_none(content)
     return {name: text} if text is not None else {name: None, f"{name}_base64": to_base64(content)}
+
+
+def limited_batches(
+    items: Iterable[T], most: int, size_of: Callable[[T], int] = lambda _: 0, most_bytes: float = inf
+) -> Iterator[list[T]]:
+    """Yield items in order, at most `most` items and `most_bytes` bytes in a batch; a larger item comes alone."""
+    batch: list[T] = []
+    batch_bytes = 0
+    for item in items:
+        size = size_of(item)
+        if batch and (len(batch) == most or batch_bytes + size > most_bytes):
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(item)
+        batch_bytes += size
+    if batch:
+        yield batch

@@ -39,6 +39,7 @@ _COORDINATOR_CHANGE = {
     KafkaError._TRANSPORT,
 }
 """Errors after which the coordinator is asked again."""
+_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _MAX_RECORD_BYTES = 1_000_000_000
 """The limit of the client: the topic's own limit decides what is too large."""
 
@@ -139,10 +140,14 @@ class TransactionalProducer:
             raise DeliveryFailed(failed if isinstance(failed, KafkaError) else failed.args[0], 0)
 
     def settle(self) -> None:
-        """Wait until all records sent so far are delivered; raise the first failure."""
+        """Wait until all records sent so far are delivered; raise the first failure.
+
+        The client purges records because another one has failed, and may report them before that one.
+        """
         self._client.flush(self._timeout_s)
         if self._failures:
-            raise self._failures[0]
+            causes = (failure for failure in self._failures if failure.args[0].code() not in _PURGED)
+            raise next(causes, self._failures[0])
 
     def send(self, topic: str, record: Record, number: int = 0) -> None:
         """Send one record, within `transaction`; `DeliveryFailed` has its number."""

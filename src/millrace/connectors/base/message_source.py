@@ -3,12 +3,13 @@
 - `DecodedSource`: the options of a source of messages: format, schema, what happens to bad ones.
 - `bad_schema`, `bad_start`, `data_loss_option`: what options of several sources have in common.
 - `encoded_value`, `avro_encoded_value` and `encoded_key`: rows as message bytes.
+- `data_source`: a source of ours in Spark's Python Data Source API.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ from millrace.units import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
 
     from millrace.formats.avro import Avro
 
@@ -216,3 +219,27 @@ def avro_encoded_value(frame: DataFrame, columns: Sequence[str], avro: Avro) -> 
 
     encode.__annotations__ = {}
     return F.arrow_udf(encode, "binary")(F.struct(*columns))
+
+
+def data_source(
+    own_name: str, ddl: str, make_reader: Callable[[StructType], DataSourceReader | DataSourceStreamReader]
+) -> type[DataSource]:
+    """Return a data source. It is a class of its own: options would be shown in Spark's plans and logs."""
+
+    from pyspark.sql.datasource import DataSource
+
+    class OwnDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are not read
+        @classmethod
+        def name(cls) -> str:
+            return own_name
+
+        def schema(self) -> str:
+            return ddl
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return make_reader(schema)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+            return make_reader(schema)
+
+    return OwnDataSource

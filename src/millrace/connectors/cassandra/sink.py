@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from millrace.atomic_files import write_whole
-from millrace.clients.batching import limited_batches
 from millrace.clients.cassandra import Cassandra, explain_refusal, is_transient
+from millrace.clients.kafka.record import limited_batches
 from millrace.connectors.base.batch_tasks import task_number
 from millrace.connectors.cassandra.table import CassandraTable, quoted, quoted_table
 from millrace.connectors.cassandra.types import Cql

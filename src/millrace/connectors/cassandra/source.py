@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from millrace.clients.cassandra import Cassandra, is_transient
-from millrace.connectors.base.data_source import data_source
+from millrace.connectors.base.message_source import data_source
 from millrace.connectors.cassandra.table import CassandraTable, quoted, quoted_table
 from millrace.connectors.cassandra.types import Cql, spark_type
 from millrace.errors import RowRefused

@@ -34,7 +34,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.offsets import PartitionId
 from millrace.clients.kafka.protocol import ConnectionLost
 from millrace.clients.kafka.record_batch import RecordColumns
-from millrace.connectors.base.data_source import data_source
+from millrace.connectors.base.message_source import data_source
 from millrace.connectors.kafka.start_offsets import Offsets, by_topic
 from millrace.errors import KafkaUnreachable
 from millrace.errors.transport import errors_in_transport

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from millrace.clients.batching import limited_batches
+from millrace.clients.kafka.record import limited_batches
 from millrace.clients.kinesis.client import Kinesis
 from millrace.errors import KinesisFailed, RecordRefused
 from millrace.errors.transport import errors_in_transport

@@ -26,7 +26,7 @@ from millrace.clients.kinesis.client import Kinesis
 from millrace.clients.kinesis.kpl_aggregation import MAGIC, deaggregate
 from millrace.clients.kinesis.shard_positions import SequenceRange, ShardReadLimit, records_between
 from millrace.clients.kinesis.shard_reader import MAX_RECORDS, Record, ShardReader, read_again
-from millrace.connectors.base.data_source import data_source
+from millrace.connectors.base.message_source import data_source
 from millrace.errors.transport import errors_in_transport
 
 ROW_DDL = "value binary, key binary, stream string, shard string, sequence string, timestamp timestamp"
