@@ -1,6 +1,8 @@
 # make demo   sets everything up and shows it working
-# make test   sets everything up and runs the linters and every test
-# make chaos  runs the long tests: what is killed thirty times, or stopped for long
+# make test   sets everything up and runs the linters and the tests
+# make test-all  the same, and then the tests that take minutes by nature: crashes, clusters, brokers that go away
+# make chaos  runs tests of faults for a long time: what is killed thirty times, or stopped for long
+# make coverage  runs the tests and reports the lines that none of them reaches, by file
 # make lint   runs the linters only; make format mends what they can
 # make bench  measures feeds, clients, pipelines and the page, side by side with bare programs and with peers
 # make bench-quick  measures Millrace and its peers on the same data, with fewer records
@@ -14,7 +16,7 @@ READY := $(VENV)/.ready
 PAGE := src/millrace/dashboard/static/index.html
 WEB := $(shell find web -name node_modules -prune -o -type f -print)
 
-.PHONY: help setup demo test chaos lint format bench bench-quick browser screenshots docs pictures clean
+.PHONY: help setup demo test test-all test-long chaos coverage lint format bench bench-quick browser screenshots docs pictures clean
 
 help:
 	@grep '^# make' Makefile | sed 's/^# //'
@@ -38,12 +40,19 @@ $(PAGE): $(WEB) | $(READY)
 demo: setup
 	@$(BIN)/millrace demo $(ARGS)
 
-# Two processes: most tests wait for something outside. One of them has all that needs Spark.
 test: setup lint browser
 	$(BIN)/pytest -n 2 $(ARGS)
 
+test-all: test test-long
+
+test-long: setup
+	$(BIN)/pytest -n 2 -m "long and not chaos" $(ARGS)
+
 chaos: setup
 	$(BIN)/pytest -m chaos $(ARGS)
+
+coverage: setup browser
+	$(BIN)/pytest -n 2 -m "not chaos" --cov --cov-report=term-missing:skip-covered $(ARGS)
 
 # The tests of the page drive a real browser; Chromium is installed where there is none and apt-get can.
 browser: setup

@@ -36,6 +36,7 @@ def produced(cluster: Cluster, topic: str) -> str:
     return topic
 
 
+@pytest.mark.long
 def test_topic_command_agrees(cluster: Cluster, millrace: CommandLine, produced: str) -> None:
     described = tool("TopicCommand", "--bootstrap-server", cluster.bootstrap, "--describe", "--topic", produced)
     theirs = {
@@ -55,6 +56,7 @@ def test_topic_command_agrees(cluster: Cluster, millrace: CommandLine, produced:
     assert ours == theirs
 
 
+@pytest.mark.long
 def test_get_offset_shell_and_log_dirs_agree(cluster: Cluster, millrace: CommandLine, produced: str) -> None:
     shell = tool("GetOffsetShell", "--bootstrap-server", cluster.bootstrap, "--topic", produced)
     theirs = {int(part): int(end) for part, end in re.findall(rf"{produced}:(\d+):(\d+)", shell)}
@@ -67,6 +69,7 @@ def test_get_offset_shell_and_log_dirs_agree(cluster: Cluster, millrace: Command
     assert {one["id"]: one["bytes"] for one in topic["partitions"]} == sizes
 
 
+@pytest.mark.long
 def test_consumer_group_command_agrees(cluster: Cluster, millrace: CommandLine, produced: str) -> None:
     group = f"{produced}-readers"
     millrace("kafka", "consume", produced, "--group", group, "--from-beginning", "--max", "123")
@@ -81,6 +84,7 @@ def test_consumer_group_command_agrees(cluster: Cluster, millrace: CommandLine, 
     assert sum(one["offset"] for one in shown["positions"]) == 123
 
 
+@pytest.mark.long
 def test_a_reset_is_seen_by_consumer_group_command(cluster: Cluster, millrace: CommandLine, produced: str) -> None:
     group = f"{produced}-moved"
     millrace("kafka", "groups", "reset", group, "--topic", produced, "--to", "latest", "--yes")

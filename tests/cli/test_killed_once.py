@@ -90,6 +90,7 @@ def is_exact(cluster: Cluster, topic: str) -> None:
     assert found == Counter(range(RECORDS)), f"{len(found)} of {RECORDS}, {found.most_common(3)}"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("pipeline")
 def test_killed_at_each_point_of_the_protocol(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
     for fault in ("before a commit", "between two commits", "after all commits"):

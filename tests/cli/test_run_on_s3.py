@@ -53,6 +53,7 @@ def rows(bucket: Bucket) -> list[tuple[int, str]]:
     return sorted(found)
 
 
+@pytest.mark.long
 def test_a_run_with_all_it_has_on_s3_and_another_that_goes_on(offline_millrace: CommandLine, bucket: Bucket) -> None:
     line = arguments(offline_millrace.folder, bucket)
     bucket.put("in/one.json", '{"id": 1, "word": "mill"}\n{"id": 2, "word": "a"}\n')

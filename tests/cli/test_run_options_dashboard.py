@@ -88,6 +88,7 @@ def test_a_run_has_a_page_from_its_start_to_its_end(offline_millrace: CommandLin
         httpx.get(page)
 
 
+@pytest.mark.long
 def test_a_program_has_a_page_when_it_starts_spark(offline_millrace: CommandLine) -> None:
     (offline_millrace.folder / "job.py").write_text(PROGRAM)
     with started(offline_millrace, "exec", "--port", "0", "job.py") as running:

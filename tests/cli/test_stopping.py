@@ -8,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from conftest import CommandLine
 
 CHECKPOINT = ".millrace/pipelines/slowly/checkpoints/ticks"
@@ -53,6 +55,7 @@ def done(folder: Path) -> int:
     return 5 * int(newest.read_text().splitlines()[-1])
 
 
+@pytest.mark.long
 def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine) -> None:
     with begin(offline_millrace) as process:
         process.send_signal(signal.SIGTERM)
@@ -98,6 +101,7 @@ refused.sink("ticks", mr.foreach(refuse, batch=True))
 """
 
 
+@pytest.mark.long
 def test_giving_up_is_told_and_alerted(offline_millrace: CommandLine) -> None:
     folder = offline_millrace.folder
     (folder / "refused.py").write_text(GIVING_UP)

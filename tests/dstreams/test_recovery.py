@@ -83,6 +83,7 @@ def killed(tmp_path: Path, cluster: Cluster, topic: str, quick_starts: None) -> 
     return Killed(tmp_path, cluster, topic)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_counts_are_exact_after_kills_and_the_checkpoint_is_refused_to_another_program(killed: Killed) -> None:
     killed.survives(1)

@@ -47,6 +47,7 @@ def copied(topic: str) -> mr.Pipeline:
     return pipeline
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mechanism", [pytest.param(one, marks=[pytest.mark.chaos] * (one == "SCRAM-SHA-256")) for one in MECHANISMS]
 )
@@ -75,6 +76,7 @@ def texts(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER", "MUTUAL"])
 def test_kafkas_own_tools_are_let_in(safe: Secured, mechanism: str) -> None:
     cluster = safe.cluster(mechanism)
@@ -146,6 +148,7 @@ def test_a_pipeline_is_told_the_same_before_spark_is_asked(
     require_sentence(raised.value, what)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "what",
     [

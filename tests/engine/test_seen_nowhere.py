@@ -88,6 +88,7 @@ def command(told: dict[str, str], folder: Path, *arguments: str) -> bytes:
     return ran.stdout + ran.stderr
 
 
+@pytest.mark.long
 def test_commands_show_none(told: dict[str, str], safe: Secured, tmp_path: Path) -> None:
     given = ("--set", "spark.hadoop.fs.s3a.secret.key=${SETTING}")
     seen = {
@@ -104,6 +105,7 @@ def test_commands_show_none(told: dict[str, str], safe: Secured, tmp_path: Path)
     assert b"unheard" not in seen["a function that tells"]
 
 
+@pytest.mark.long
 def test_a_run_shows_none(told: dict[str, str], safe: Secured, tmp_path: Path) -> None:
     cluster = safe.cluster("PLAIN")
     topics.ensure(cluster, "in", 1)

@@ -8,6 +8,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from conftest import RunPipeline, committed
 from flume_agent import flume_agent
 from millrace.clients.kafka import topics
@@ -46,6 +48,7 @@ def test_until_it_is_caught_up_it_reads_what_the_topic_has_and_does_not_listen(s
     assert any("does not listen at 127.0.0.1:4141" in text for text in said)
 
 
+@pytest.mark.long
 def test_agents_send_to_a_pipeline_that_runs(run_pipeline: RunPipeline, cluster: Cluster, tmp_path: Path) -> None:
     topic, port = new_topic(cluster), free_port()
     pipeline = moved(load(str(FOLDER / "pipeline.yaml")), {"app-logs": topic})
@@ -67,6 +70,7 @@ def test_agents_send_to_a_pipeline_that_runs(run_pipeline: RunPipeline, cluster:
     assert {tuple(one.headers() or ()) for one in committed(cluster, topic)} == {(("key", b"shop"),)}
 
 
+@pytest.mark.long
 def test_an_agent_writes_straight_to_kafka(cluster: Cluster, tmp_path: Path) -> None:
     topic = new_topic(cluster)
     changes = {

@@ -42,6 +42,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)  # two starts of Spark
 def test_its_tests_pass_where_it_is_installed(environment: Path, tmp_path: Path, quick_starts: None) -> None:
     tests = shutil.copytree(PLUGIN / "tests", tmp_path / "tests")
@@ -55,6 +56,7 @@ def test_it_is_not_found_where_it_is_not_installed() -> None:
     assert "sqlite" not in connector_names()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_mypy_accepts_it(environment: Path, tmp_path: Path) -> None:
     options = ("--strict", "--config-file=", "--cache-dir", str(tmp_path))  # no file of a folder above is read

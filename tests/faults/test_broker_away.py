@@ -59,6 +59,7 @@ def read_until(process: subprocess.Popen[bytes], words: bytes) -> None:
         assert told, f"it ended without {words!r}"
 
 
+@pytest.mark.long
 def test_consume_does_not_take_silence_for_the_end(broker: KafkaCluster, line: CommandLine, topic: str) -> None:
     line("kafka", "produce", topic, stdin="a\n")
     with line.start("kafka", "consume", topic, "--from-beginning", "--timeout", "3s") as process:
@@ -70,6 +71,7 @@ def test_consume_does_not_take_silence_for_the_end(broker: KafkaCluster, line: C
     assert b"kafka.unreachable" in told
 
 
+@pytest.mark.long
 def test_consume_without_end_says_what_it_waits_for(broker: KafkaCluster, line: CommandLine, topic: str) -> None:
     line("kafka", "produce", topic, stdin="a\n")
     with line.start("kafka", "consume", topic, "--from-beginning") as process:
@@ -82,6 +84,7 @@ def test_consume_without_end_says_what_it_waits_for(broker: KafkaCluster, line: 
     assert process.returncode == 0
 
 
+@pytest.mark.long
 def test_a_feed_ends_on_the_second_ctrl_c_and_says_what_was_lost(
     broker: KafkaCluster, line: CommandLine, topic: str
 ) -> None:
@@ -98,6 +101,7 @@ def test_a_feed_ends_on_the_second_ctrl_c_and_says_what_was_lost(
     assert b"kafka.not-delivered" in told
 
 
+@pytest.mark.long
 def test_produce_ends_on_ctrl_c_though_its_queue_is_full(broker: KafkaCluster, line: CommandLine, topic: str) -> None:
     (line.folder / "small.properties").write_text("queue.buffering.max.messages=1000\n")
     arguments = ("kafka", "produce", topic, "--kafka-config", "small.properties")
@@ -117,6 +121,7 @@ def test_produce_ends_on_ctrl_c_though_its_queue_is_full(broker: KafkaCluster, l
     assert b"kafka.not-delivered" in told
 
 
+@pytest.mark.long
 def test_a_pause_is_survived(broker: KafkaCluster, line: CommandLine, topic: str) -> None:
     with line.start("kafka", "produce", topic) as process:
         assert process.stdin is not None

@@ -46,6 +46,7 @@ def copy(folder: Path, config: dict[str, str] | None = None, *, topic: bool = Tr
     return pipeline
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("topic", [False, pytest.param(True, marks=pytest.mark.chaos)], ids=["files", "and a topic"])
 def test_the_result_is_exact(tmp_path: Path, own_broker: KafkaCluster, spark: SparkSession, *, topic: bool) -> None:
     cluster = own_broker.cluster()

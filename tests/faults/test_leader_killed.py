@@ -44,6 +44,7 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
     raise AssertionError(f"never happened: {what}")
 
 
+@pytest.mark.long
 def test_every_record_is_there_once_and_in_order_per_key(three_brokers: KafkaCluster) -> None:
     cluster = three_brokers.cluster()
     topics.create(cluster, "ledger", partitions=1, replication=3)

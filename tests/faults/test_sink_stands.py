@@ -33,6 +33,7 @@ def waiting(pipe: int) -> int:
     return found[0]
 
 
+@pytest.mark.long
 def test_a_pipe_that_nobody_reads_holds_its_query_and_no_other(
     cluster: Cluster, topic: str, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_pipe_that_nobody_reads_holds_its_query_and_no_other(
     assert found == numbers_in(cluster, f"{topic}-out") == Counter(range(RECORDS))
 
 
+@pytest.mark.long
 def test_a_poisoned_batch_is_written_once_it_is_mended(
     cluster: Cluster, topic: str, tmp_path: Path, run_pipeline: Callable[..., RunStatus]
 ) -> None:

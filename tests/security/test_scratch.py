@@ -169,6 +169,7 @@ def test_a_run_is_private_writes_nothing_to_tmp_and_is_cleared_away_when_it_was_
     assert list(state.glob(SCRATCH)) == []
 
 
+@pytest.mark.long
 def test_tmpdir_is_used_and_cleared_away_after_a_kill_of_all_and_at_a_hurried_end(
     project: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -199,6 +200,7 @@ def test_tmpdir_is_used_and_cleared_away_after_a_kill_of_all_and_at_a_hurried_en
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_start_that_fails_or_is_interrupted_and_an_analysis_leave_nothing(
     project: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ print("authenticate", context.getConf().get("spark.authenticate", "false"), cont
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("way", "wanted"),
     [("positional", "true"), ("conf", "true"), ("builder", "true"), ("off", "false"), ("cluster", "false")],

@@ -91,6 +91,7 @@ def test_another_number_of_brokers_is_refused(folder: Path) -> None:
         KafkaCluster(folder, KafkaClusterOptions(brokers=3)).start()
 
 
+@pytest.mark.long
 def test_a_killed_parent_takes_the_broker_along(folder: Path) -> None:
     program = textwrap.dedent(f"""
         import time
@@ -118,6 +119,7 @@ def test_a_broken_property_is_quoted_and_the_next_start_is_not_harmed(tmp_path: 
         assert pids(tmp_path)
 
 
+@pytest.mark.long
 def test_a_property_that_stops_the_broker_is_quoted_from_its_log(folder: Path) -> None:
     with pytest.raises(ServiceFailed) as caught:
         KafkaCluster(folder, KafkaClusterOptions(properties={"num.io.threads": "many"})).start()
@@ -176,6 +178,7 @@ def test_no_java(tmp_path: Path, set_environment: Callable[..., None]) -> None:
         KafkaCluster(tmp_path).start()
 
 
+@pytest.mark.long
 def test_a_folder_with_letters_of_every_kind(tmp_path: Path) -> None:
     folder = tmp_path / 'josé & "söhne" <ключ>'
     with KafkaCluster(folder) as cluster:
@@ -185,6 +188,7 @@ def test_a_folder_with_letters_of_every_kind(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [folder.name]
 
 
+@pytest.mark.long
 def test_a_chosen_port_is_not_used_twice(folder: Path) -> None:
     layout = kafka.ClusterLayout.load(folder)
     assert layout is not None

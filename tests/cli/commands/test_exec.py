@@ -88,6 +88,7 @@ def program(tmp_path: Path) -> Program:
     return write
 
 
+@pytest.mark.long
 def test_kafka_wordcount(start: Start, cluster: Cluster, topic: str) -> None:
     running = start("exec", example("structured_kafka_wordcount.py"), cluster.bootstrap, "subscribe", topic)
     until(running, "^Batch: 0$")
@@ -99,6 +100,7 @@ def test_kafka_wordcount(start: Start, cluster: Cluster, topic: str) -> None:
     ended(running, signal.SIGINT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "more", "expected"),
     [

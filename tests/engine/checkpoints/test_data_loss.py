@@ -45,6 +45,7 @@ def copy(topic: str, on_data_loss: str) -> mr.Pipeline:
     return pipeline
 
 
+@pytest.mark.long
 def test_all_that_is_gone_is_told_and_the_rest_is_there_once(
     cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path
 ) -> None:

@@ -166,6 +166,7 @@ def test_changed_code_beside_a_run_and_the_switch_to_it(
     assert not [name for name in consumer_groups.names(cluster) if f"copy-{topic}@2" in name]
 
 
+@pytest.mark.long
 def test_a_replay_to_a_time_goes_on_there_with_its_state(
     cluster: Cluster, topic: str, replays: Replays, tmp_path: Path
 ) -> None:
@@ -332,6 +333,7 @@ def test_dead_letters_of_a_replay_lie_apart(cluster: Cluster, topic: str, replay
     assert len(committed(cluster, f"{topic}-out.g2")) == 2
 
 
+@pytest.mark.long
 def test_what_retention_has_removed_is_told(cluster: Cluster, topic: str, replays: Replays, tmp_path: Path) -> None:
     producer = Producer(cluster, topic)
     producer.send([Record(b"%d" % number, None, OLD + number, (), 0) for number in range(20)])

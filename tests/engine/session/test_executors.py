@@ -112,6 +112,7 @@ def there(millrace: CommandLine, standalone: Standalone, **more: str) -> Command
     return millrace
 
 
+@pytest.mark.long
 def test_a_worker_is_killed_and_each_row_is_there_once(
     millrace: CommandLine, cluster: Cluster, standalone: Standalone, trending: str
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_session(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"beside", "run"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.chaos)])
 def test_the_jvm_ends_when_its_process_is_killed(tmp_path: Path, number: int) -> None:
     with program(tmp_path, "sys.stdin.read()") as run:
@@ -99,6 +100,7 @@ def test_the_jvm_ends_when_its_process_is_killed(tmp_path: Path, number: int) ->
     assert ended(jvm, 60)
 
 
+@pytest.mark.long
 def test_a_session_that_nobody_closes_ends_with_its_process_and_not_with_one_that_is_forked(tmp_path: Path) -> None:
     ends = """
 import os

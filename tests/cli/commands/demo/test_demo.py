@@ -67,6 +67,7 @@ def test_runs_for_its_time_and_stops_its_broker(offline_millrace: CommandLine) -
     assert kafka.running(offline_millrace.folder / ".millrace" / "kafka") is None
 
 
+@pytest.mark.long
 def test_counts_what_is_typed_on_a_named_cluster_and_ends_on_ctrl_c(millrace: CommandLine) -> None:
     with millrace.start("demo", "wordcount", "--for", "10m") as process:
         assert process.stderr is not None

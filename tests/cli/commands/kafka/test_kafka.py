@@ -69,6 +69,7 @@ def test_stops_cleanly_on_a_signal(offline_millrace: CommandLine, number: signal
     assert not psutil.pid_exists(pid)
 
 
+@pytest.mark.long
 def test_a_broker_that_dies_ends_it_with_its_log(offline_millrace: CommandLine) -> None:
     with started(offline_millrace) as process:
         psutil.Process(broker_pid(offline_millrace)).kill()
@@ -90,6 +91,7 @@ def test_no_java(offline_millrace: CommandLine) -> None:
     assert "java.unusable" in said.stderr
 
 
+@pytest.mark.long
 def test_a_secure_cluster_from_the_command_line(offline_millrace: CommandLine) -> None:
     said = offline_millrace("kafka", "up", "--detach", "--secure")
     try:
@@ -112,6 +114,7 @@ def test_a_secure_cluster_from_the_command_line(offline_millrace: CommandLine) -
         offline_millrace("kafka", "down")
 
 
+@pytest.mark.long
 def test_stopped_by_another_command(offline_millrace: CommandLine) -> None:
     with started(offline_millrace) as process:
         offline_millrace("kafka", "down")
@@ -120,6 +123,7 @@ def test_stopped_by_another_command(offline_millrace: CommandLine) -> None:
     assert b"stopped" in said
 
 
+@pytest.mark.long
 def test_interrupted_while_it_starts_leaves_nothing_running(offline_millrace: CommandLine) -> None:
     with offline_millrace.start("kafka", "up", "--detach") as process:
         assert process.stderr is not None
