@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from millrace.dashboard.app import _events
+from millrace.dashboard.live import Broadcaster, Client
+from millrace.dashboard.on_demand import OnDemandChannels
 from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.errors import UnknownTopic
 from millrace.telemetry.channels import Channels
@@ -279,3 +283,23 @@ def test_the_end_of_a_trouble_is_told_once(serve: Serve, channels: Channels) -> 
         assert page.step()["type"] == "beat"
     told = [(one["channel"], one["message"]) for one in page.errors]
     assert told == [("tail:x", "there is no topic 'x'"), ("tail:x", None)]
+
+
+def test_an_event_stream_that_is_closed_ends_its_messages(channels: Channels) -> None:
+    ended = []
+
+    class Recorded(Broadcaster):
+        async def messages(self, client: Client) -> AsyncGenerator[str, None]:
+            try:
+                while True:
+                    yield self.hello()
+            finally:
+                ended.append(client)
+
+    async def read_one() -> None:
+        events = _events(Recorded(channels, OnDemandChannels(channels, lambda _: None)), ["state"])
+        assert "hello" in await anext(events)
+        await events.aclose()
+        assert ended
+
+    asyncio.run(read_one())

@@ -7,8 +7,8 @@ The same frames as an event stream, for curl.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -42,11 +42,12 @@ class _Files(StaticFiles):
         """Take a folder that does not exist for an empty one: the dashboard may be built later."""
 
 
-async def _events(hub: Broadcaster, names: list[str]) -> AsyncIterator[str]:
+async def _events(hub: Broadcaster, names: list[str]) -> AsyncGenerator[str, None]:
     with hub.reading(acknowledges=False) as client:
         hub.subscribe(client, names, {}, None)
-        async for message in hub.messages(client):
-            yield f"data: {message}\n\n"  # JSON as orjson writes it has no line ends
+        async with aclosing(hub.messages(client)) as messages:
+            async for message in messages:
+                yield f"data: {message}\n\n"  # JSON as orjson writes it has no line ends
 
 
 _USUAL_CHANNELS = ["state", "events"]

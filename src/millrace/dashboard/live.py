@@ -11,8 +11,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -168,7 +168,7 @@ class Broadcaster:
         tick, beat = round(TICK * 1000), round(BEAT * 1000)
         return encoded_message("hello", epoch=self.channels.epoch, time=now_milliseconds(), tick=tick, heartbeat=beat)
 
-    async def messages(self, client: Client) -> AsyncIterator[str]:
+    async def messages(self, client: Client) -> AsyncGenerator[str, None]:
         """Yield a hello, then every message for a client, and a beat whenever there was none for a while."""
         yield self.hello()
         while True:
@@ -240,8 +240,9 @@ async def converse(socket: WebSocket, hub: Broadcaster) -> None:
     with hub.reading() as client:
 
         async def write() -> None:
-            async for text in hub.messages(client):
-                await socket.send_text(text)
+            async with aclosing(hub.messages(client)) as messages:
+                async for text in messages:
+                    await socket.send_text(text)
 
         writing = asyncio.create_task(write())
         try:
