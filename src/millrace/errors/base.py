@@ -11,6 +11,11 @@ from millrace.masking import without_passwords, without_secrets
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+__all__ = [
+    "InputError", "MillraceError", "Problem", "RunError", "SourceLocation", "deprecation_notice", "described",
+    "did_you_mean", "printable",
+]  # fmt: skip
+
 _MAX_TEXT_CHARS = 1000
 
 
@@ -103,11 +108,12 @@ def printable(text: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint that names the nearest other name, and all of them when they are few."""
-    names = sorted(set(known) - {name})
+    every = set(known)
+    names = sorted(every - {name})
     if near := get_close_matches(name, names, n=1, cutoff=0.6):
         return f"did you mean {near[0]!r}?"
     if not names:
-        return "there are none yet"
+        return "there are no others" if every else "there are none yet"
     return f"there are: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}"
 
 

@@ -1,13 +1,9 @@
 """Errors in what the user gave: options, settings, names, files, ports, and the pipeline with its state."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterable as _Iterable
+from typing import Self as _Self
 
 from millrace.errors.base import InputError, Problem, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class InvalidOption(InputError, condition="option.invalid"):
@@ -22,7 +18,7 @@ class UnknownName(InputError, condition="name.unknown"):
     """A name (of a jar set, a feed, a sink) that is not known."""
 
     @classmethod
-    def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
+    def among(cls, kind: str, name: str, known: _Iterable[str]) -> _Self:
         """An error that lists what is known and guesses what was meant."""
         return cls(f"there is no {kind} named {name!r}", hint=did_you_mean(name, known))
 
@@ -54,7 +50,7 @@ class InvalidDefinition(InputError, condition="pipeline.invalid"):
     """All that is wrong, when it is more than the message says."""
 
     @classmethod
-    def listing(cls, file: str, problems: Iterable[Problem]) -> Self:
+    def listing(cls, file: str, problems: _Iterable[Problem]) -> _Self:
         """Return one error for several problems of a file."""
         listed = tuple(problems)
         error = cls(f"{file} has {len(listed)} problem{'s' if len(listed) > 1 else ''}")

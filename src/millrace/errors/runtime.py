@@ -1,8 +1,6 @@
 """What a run needs and does: Java, jars, child processes, Spark, functions of the user's, disks."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any as _Any
 
 from millrace.errors.base import RunError
 
@@ -34,7 +32,7 @@ class QueryFailed(RunError, condition="query.failed"):
 class FunctionFailed(RunError, condition="function.failed"):
     """A function of the user's raised while Spark ran it."""
 
-    def __init__(self, message: str, *, exception: str = "", **parts: Any) -> None:
+    def __init__(self, message: str, *, exception: str = "", **parts: _Any) -> None:
         super().__init__(message, **parts)
         self.exception = exception
         """The class that it raised."""

@@ -1,7 +1,5 @@
 """Errors of the systems that a pipeline uses: Kafka, Cassandra, Kinesis, schema registry, feeds and dead letters."""
 
-from __future__ import annotations
-
 from millrace.errors.base import InputError, RunError
 
 
