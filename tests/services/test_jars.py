@@ -158,3 +158,17 @@ def test_the_connector_jars_come_from_maven_itself(tmp_path: Path, set_environme
     set_environment(MILLRACE_CACHE=str(tmp_path), MILLRACE_IVY_SETTINGS=None)
     found = jars.ensure("spark")
     assert not found.damaged()
+
+
+@pytest.mark.parametrize(
+    ("pinned", "message"),
+    [
+        ('[mill]\nabout = "a mill"\njars = ["mill:wheel:1.0"]', r"\[mill.jars\] is not a table"),
+        ('[mill]\nabout = "a mill"', r"\[mill.jars\] is not a table"),
+        ('[mill]\nabout = "a mill"\n[mill.jars]\n"mill:wheel" = "00"', "mill:wheel is not of the form"),
+        ('[mill]\nabout = "a mill"\n[mill.jars]\n"mill:wheel:1.0" = 0', "mill:wheel:1.0 is not of the form"),
+    ],
+)
+def test_a_table_of_another_form_is_refused(pinned: str, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        jars.sets_in(pinned)

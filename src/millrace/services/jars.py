@@ -15,6 +15,7 @@ from functools import cached_property
 from importlib import resources, util
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from millrace.errors import FetchFailed, FileUnusable, UnknownName
@@ -99,12 +100,22 @@ def jar_sets() -> dict[str, JarSet]:
 
 def sets_in(pinned: str) -> dict[str, JarSet]:
     """The sets of a file in the form of jars.toml."""
-    sets = tomllib.loads(pinned).items()
-    return {name: JarSet(name, described["about"], _artifacts(described["jars"])) for name, described in sets}
+    return {name: _jar_set(name, described) for name, described in tomllib.loads(pinned).items()}
 
 
-def _artifacts(jars: dict[str, str]) -> tuple[Artifact, ...]:
-    return tuple(Artifact(*f"{coordinates}:{sha256}".split(":")) for coordinates, sha256 in jars.items())
+def _jar_set(name: str, described: dict[str, Any]) -> JarSet:
+    jars = described.get("jars")
+    if not isinstance(jars, dict):
+        raise TypeError(f"jars.toml: [{name}.jars] is not a table")
+    return JarSet(name, described["about"], tuple(_artifact(*jar) for jar in jars.items()))
+
+
+def _artifact(coordinates: str, sha256: Any) -> Artifact:
+    parts = coordinates.split(":")
+    if len(parts) != 3 or not isinstance(sha256, str):
+        raise TypeError(f'jars.toml: {coordinates} is not of the form "GROUP:NAME:VERSION" = "SHA-256"')
+    group, name, version = parts
+    return Artifact(group, name, version, sha256)
 
 
 def jar_set(name: str) -> JarSet:
