@@ -15,7 +15,7 @@ _POOLS: WeakSet[Pool[Any]] = WeakSet()
 
 
 def close_pools() -> None:
-    """Close what nobody has borrowed, in every pool of this process."""
+    """Close what nobody has borrowed, in every pool of this process; for tests, which must leave nothing open."""
     for pool in list(_POOLS):
         pool.close()
 

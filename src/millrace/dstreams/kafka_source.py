@@ -69,9 +69,10 @@ class KafkaDriverClient:
         except (KafkaUnreachable, KafkaFailed) as error:
             self._log_problem("the cluster", f"{error.message}; batches read nothing until it is back")
             return None
+        with_leader = first.keys() & end.keys()
         for topic, number in partitions:
             name = f"partition {number} of {topic}"
-            if (topic, number) in first.keys() & end.keys():
+            if (topic, number) in with_leader:
                 self._problems_since.pop(name, None)
             else:
                 self._log_problem(name, f"{name} has no leader: batches read nothing of it until it has one")

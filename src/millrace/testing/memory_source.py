@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,11 @@ from millrace.connectors.base.api import MessageSource, Source
 from millrace.connectors.base.registry import source_of
 from millrace.connectors.files import FilesSource
 from millrace.dead_letters.writer import FolderDeadLetterTarget
-from millrace.engine.failures.explain import explain
+from millrace.engine.failures.explain import explained
 from millrace.engine.queries.bad_records import BadRecordPolicy
 from millrace.engine.queries.builder import QueryBuilder, QueryTables, with_watermark
 from millrace.engine.queries.decoding import good_rows
-from millrace.errors import InvalidTest, MillraceError, SourceLocation
+from millrace.errors import InvalidTest
 from millrace.pipeline.model import SourceDef, TableDef, Watermark
 from millrace.pipeline.plan import Query
 from millrace.testing.input_rows import Message, has_typed_rows
@@ -124,18 +123,6 @@ class FedTables(QueryTables):
         # The condition is nondeterministic for Spark, else it would push the filter below the watermark. Not rand():
         # Spark knows that it is never below 0, and removes such a comparison.
         return both.filter(F.when(F.spark_partition_id() < 0, True).otherwise(~F.col(_TICK))).drop(_TICK)
-
-
-@contextmanager
-def explained(place: SourceLocation) -> Iterator[None]:
-    """Give an error of the block this place if it has none; explain one that is not Millrace's."""
-    try:
-        yield
-    except MillraceError as error:
-        error.place = error.place or place
-        raise
-    except Exception as error:
-        raise explain(error, place=place) from error
 
 
 def tick_of(name: str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import sink_of, source_of
 from millrace.dead_letters.letter import DeadLetter, from_json_line
-from millrace.engine.failures.explain import explain
+from millrace.engine.failures.explain import explain, explained
 from millrace.engine.queries.builder import QueryBuilder
 from millrace.engine.session.session import scratch_folder
 from millrace.engine.session.spark_conf import ROCKSDB, has_arbitrary_state
@@ -29,7 +29,7 @@ from millrace.pipeline.plan import Query, make_plan
 from millrace.testing import compare
 from millrace.testing.compare import difference, plain_rows, unexpected_letters, whole_table
 from millrace.testing.input_rows import Message, RowEncoder, test_moment
-from millrace.testing.memory_source import FedTables, MemorySource, explained, tick_of
+from millrace.testing.memory_source import FedTables, MemorySource, tick_of
 from millrace.testing.spark import own_modules, warm_session
 from millrace.testing.spec import place_of
 from millrace.testing.spec_file import sound_pipeline
