@@ -73,11 +73,15 @@ class AccessControl:
             await self._app(scope, receive, send)
             return
         refusal, is_http = self._refusal(scope), scope["type"] == "http"
-        if refusal is not None and not is_http:
+        if is_http:
+            send = _with_headers(scope, send)
+        if refusal is None:
+            await self._app(scope, receive, send)
+        elif is_http:
+            await refusal(scope, receive, send)
+        else:
             await receive()
             await send({"type": "websocket.close", "code": 4403, "reason": "refused"})
-        else:
-            await (refusal or self._app)(scope, receive, _with_headers(scope, send) if is_http else send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

@@ -159,8 +159,10 @@ class HttpConnection(H11Protocol):
     @property
     def crowded(self) -> bool:
         """Whether most of the room is taken by requests that are being answered: health has the rest."""
-        answering = ((sum(each.watch.stage == "answer" for each in among), limit) for among, limit in _limits(self))
-        return any(count > limit - limit // _SPARE for count, limit in answering)
+        return any(
+            sum(connection.watch.stage == "answer" for connection in among) > limit - limit // _SPARE
+            for among, limit in _limits(self)
+        )
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room for it."""
@@ -253,7 +255,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 def make_room(newest: HttpConnection) -> None:
     """Close the connections that have waited longest for their client, where there are too many."""
     for among, limit in _limits(newest):
-        waiting = [each for each in among if each is not newest and each.watch.stage != "answer"]
+        waiting = [
+            connection for connection in among if connection is not newest and connection.watch.stage != "answer"
+        ]
         waiting.sort(key=lambda connection: connection.watch.since)
         for connection in waiting[: max(0, len(among) - limit)]:
             _close_now(connection)
@@ -274,7 +278,8 @@ def _close_now(connection: HttpConnection | WebSocketConnection) -> None:
 def _limits(of: HttpConnection) -> Iterator[tuple[list[HttpConnection | WebSocketConnection], int]]:
     """The connections of one address, which may have half of the room, and all of them; each with the limit."""
     most = max_connections()
-    ours = (each for each in of.connections if isinstance(each, HttpConnection | WebSocketConnection))
-    everyone = [each for each in ours if not each.watch.gone]
-    yield [each for each in everyone if (each.client or "")[:1] == (of.client or "")[:1]], most // 2
+    ours = (connection for connection in of.connections if isinstance(connection, HttpConnection | WebSocketConnection))
+    everyone = [connection for connection in ours if not connection.watch.gone]
+    address = (of.client or "")[:1]
+    yield [connection for connection in everyone if (connection.client or "")[:1] == address], most // 2
     yield everyone, most

@@ -129,12 +129,16 @@ def number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("-inf")
 
 
-class TopView(PanelView):
-    """The largest values by label, of the open window."""
+class _WindowedView(PanelView):
+    """A view of the open window."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
         self._windows = WindowsView()
+
+
+class TopView(_WindowedView):
+    """The largest values by label, of the open window."""
 
     def take(self, rows: Sequence[Row], _total: int, mode: str) -> None:
         self._windows.take(rows, mode)
@@ -145,11 +149,11 @@ class TopView(PanelView):
         return View(rows, len(ranked) - len(rows), self._windows.shown)
 
 
-class NumberView(TopView):
+class NumberView(_WindowedView):
     """The value of the open window, or the newest; rows are of value, start and end."""
 
-    def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
-        super().take([("", *row) for row in rows], total, mode)
+    def take(self, rows: Sequence[Row], _total: int, mode: str) -> None:
+        self._windows.take([("", *row) for row in rows], mode)
 
     def view(self, _now: int) -> View:
         return View([[value] for value in self._windows.current().values()], 0, self._windows.shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -15,6 +15,8 @@ from millrace.telemetry.metrics import Health
 from millrace.telemetry.query_status import Phase
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+_Kind = Literal["counter", "gauge"]
+_FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
 
 class _Figure(NamedTuple):
@@ -22,13 +24,14 @@ class _Figure(NamedTuple):
     help: str
     key: str
     factor: float = 1.0
+    kind: _Kind = "gauge"
 
 
 _QUERY = (
-    _Figure("batches_total", "Batches that did something.", "batches"),
-    _Figure("input_rows_total", "Rows read.", "rows"),
-    _Figure("restarts_total", "Restarts after a failure.", "restarts"),
-    _Figure("late_rows_total", "Rows that came after the watermark and were dropped.", "late"),
+    _Figure("batches_total", "Batches that did something.", "batches", kind="counter"),
+    _Figure("input_rows_total", "Rows read.", "rows", kind="counter"),
+    _Figure("restarts_total", "Restarts after a failure.", "restarts", kind="counter"),
+    _Figure("late_rows_total", "Rows that came after the watermark and were dropped.", "late", kind="counter"),
     _Figure("input_rows_per_second", "Rows a second that arrived.", "in_rate"),
     _Figure("processed_rows_per_second", "Rows a second that were worked on.", "rate"),
     _Figure("output_rows_per_second", "Rows a second that came out.", "out_rate"),
@@ -73,23 +76,22 @@ class _RunCollector(Collector):
         yield from _family("query_phase", "1 for the phase in which a query is.", phases)
         for figure in _QUERY:
             values = [({"query": query["name"]}, query.get(figure.key)) for query in queries]
-            yield from _family(f"query_{figure.name}", figure.help, values, figure.factor)
+            yield from _family(f"query_{figure.name}", figure.help, values, figure.factor, figure.kind)
         dead = [({"source": source}, count) for source, count in self.state.get("dead", {}).items()]
-        yield from _family("dead_letters_total", "Records that could not be used.", dead)
+        yield from _family("dead_letters_total", "Records that could not be used.", dead, kind="counter")
         for figure in _PROCESS:
             value = self.state.get("process", {}).get(figure.key)
-            yield from _family(figure.name, figure.help, [({}, value)], figure.factor)
+            yield from _family(figure.name, figure.help, [({}, value)], figure.factor, figure.kind)
 
 
 _Values = Iterable[tuple[Mapping[str, str], float | None]]
 
 
-def _family(name: str, meaning: str, values: _Values, factor: float = 1.0) -> Iterator[Metric]:
+def _family(name: str, meaning: str, values: _Values, factor: float = 1.0, kind: _Kind = "gauge") -> Iterator[Metric]:
     samples = [(labels, value * factor) for labels, value in values if value is not None]
     if not samples:
         return
-    make = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-    family = make(f"millrace_{name}", meaning, labels=list(samples[0][0]))
+    family = _FAMILIES[kind](f"millrace_{name}", meaning, labels=list(samples[0][0]))
     for labels, value in samples:
         family.add_metric(list(labels.values()), float(value))
     yield family
