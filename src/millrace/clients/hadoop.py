@@ -60,10 +60,8 @@ class HadoopStore(Store):
             # FileContext's rename replaces an existing file in one step; FileSystem's does not.
             context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._configuration)
             # Py4J has no variable arguments: an array with one element.
-            overwrite, arrays = (
-                self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE,
-                self._jvm.java.lang.reflect.Array,
-            )
+            overwrite = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
+            arrays = self._jvm.java.lang.reflect.Array
             options = arrays.newInstance(overwrite.getClass(), 1)
             arrays.set(options, 0, overwrite)
             context.rename(draft, path, options)

@@ -236,15 +236,17 @@ class _Attempt:
             self.result.left += 1
             return None
         origin, topic = stored.letter.origin, self.wanted.to or stored.letter.topic or ""
+        if isinstance(fixed, str):
+            self.result.fail(origin, fixed)
+            return None
         try:
-            if isinstance(fixed, str):
-                raise _Refused(origin, fixed)
             target = self._target(topic)
-            record = target.to_record(stored, fixed, self.wanted.fix.name, elsewhere=self.wanted.to is not None)
-            if problem := self.refused.get(origin) or target.refusal(record):
-                raise _Refused(origin, problem)
-        except (_Refused, UnknownTopic) as error:
+        except UnknownTopic as error:
             self.result.fail(origin, error.message)
+            return None
+        record = target.to_record(stored, fixed, self.wanted.fix.name, elsewhere=self.wanted.to is not None)
+        if problem := self.refused.get(origin) or target.refusal(record):
+            self.result.fail(origin, problem)
             return None
         return _Sending(positions, topic, record, origin)
 

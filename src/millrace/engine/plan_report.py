@@ -65,7 +65,9 @@ def query_report(pipeline: PipelineDef, decision: ResumeDecision, state: Path, s
         ],
         "sinks": [_sink_report(sink) for sink in query.sinks],
         "realtime": _realtime_report(pipeline, query),
-        "state": [_state_report(each, query.mode) for each in operators if each.kind in spark_conf.STATEFUL],
+        "state": [
+            _state_report(operator, query.mode) for operator in operators if operator.kind in spark_conf.STATEFUL
+        ],
         "state_bytes": _folder_bytes(checkpoint_of(state, query.name) / "state"),
     }
     if error := decision.error:

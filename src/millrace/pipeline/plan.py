@@ -95,7 +95,10 @@ def with_letters(plan: Plan, connectors: Connectors) -> Plan:
         Query(f"dead.{name}", name, (), "append", trigger, (name,), dead_letter_source=source)
         for name, source in read_again.items()
     ]
-    others = [replace(query, buries=tuple(x for x in query.buries if x not in read_again)) for query in plan.queries]
+    others = [
+        replace(query, buries=tuple(source for source in query.buries if source not in read_again))
+        for query in plan.queries
+    ]
     return replace(plan, queries=(*own, *others))
 
 
@@ -120,7 +123,8 @@ def _with_panels(pipeline: PipelineDef, queries: list[Query], owned: set[str]) -
     for panel in shown(pipeline.panels):
         table = panel.panel.table
         carrier = _carrier(queries, table)
-        (carried[carrier.name] if carrier else alone[table]).append(panel)
+        panels = carried[carrier.name] if carrier else alone[table]
+        panels.append(panel)
     carriers = [_carrier(queries, query.table) for query in queries if not pipeline.panels]
     inferring = {carrier.name for carrier in carriers if carrier}
     with_panels = [

@@ -149,8 +149,10 @@ class DecodedSource(MessageSource):
 
 def bad_schema(schema: str | None) -> Iterator[OptionMistake]:
     """Yield a mistake if a schema is given and does not parse."""
+    if schema is None:
+        return
     try:
-        parse_schema("value string" if schema is None else schema)
+        parse_schema(schema)
     except InputError as error:
         yield OptionMistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
 

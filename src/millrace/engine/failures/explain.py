@@ -292,9 +292,9 @@ def _analysis_message(error: BaseException) -> tuple[str, str | None]:
         return f"there is no column {parameters['objectName']}", f"did you mean one of {parameters['proposal']}?"
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         return f"there is no table {parameters['relationName']}", None
-    return spark_text.plain_text(str(error)) if condition != "DATA_SOURCE_NOT_FOUND" else spark_text.root_cause(
-        error
-    ), None
+    if condition == "DATA_SOURCE_NOT_FOUND":
+        return spark_text.root_cause(error), None
+    return spark_text.plain_text(str(error)), None
 
 
 def _query_failed(failure: Failure) -> MillraceError | None:

@@ -231,7 +231,11 @@ def _table(given: _Options, columns: _Columns) -> PanelQuery:
 
 
 _KINDS: dict[str, Callable[[_Options, _Columns], PanelQuery]] = {
-    kind.__name__.removeprefix("_"): kind for kind in (_series, _top, _table, _heat, _number)
+    "series": _series,
+    "top": _top,
+    "table": _table,
+    "heat": _heat,
+    "number": _number,
 }
 
 

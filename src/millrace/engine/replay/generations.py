@@ -102,13 +102,14 @@ class Generations:
         finished = (generation.number for generation in self.made if generation.done is not None)
         newest = max(self.current, *finished, FIRST)
         unfinished = (generation for generation in self.made if generation.done is None)
-        later = (each for each in unfinished if each.number > newest and each.number not in self.dropping)
+        kept = (generation for generation in unfinished if generation.number not in self.dropping)
+        later = (generation for generation in kept if generation.number > newest)
         return max(later, key=lambda generation: generation.number, default=None)
 
     def with_generation(self, generation: Generation) -> Generations:
         """Return these with a generation that is new or has changed."""
         others = (other for other in self.made if other.number != generation.number)
-        made = tuple(sorted((*others, generation), key=lambda each: each.number))
+        made = tuple(sorted((*others, generation), key=lambda other: other.number))
         return replace(self, last=max(self.last, generation.number), made=made)
 
     def without(self, number: int) -> Generations:

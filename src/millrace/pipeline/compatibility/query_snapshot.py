@@ -101,7 +101,8 @@ def function_text(function: Callable[..., Any]) -> str | None:
         return None
     first = tree.body[0]
     documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    return "\n".join(map(ast.unparse, (tree.args, *tree.body[documented:])))
+    body = tree.body[1:] if documented else tree.body
+    return "\n".join(map(ast.unparse, (tree.args, *body)))
 
 
 def _file_text(function: Callable[..., Any]) -> str | None:
