@@ -2,6 +2,8 @@
 
 A process imports the command line once and forks for each command. The child has the arguments, the environment, the
 folder and the standard streams of the command, runs `millrace.cli.main.main` and ends as every Python program ends.
+What Python reads only when it starts is that of the server: PYTHON* variables, the search path, entry points.
+`CommandLine.start` runs the installed program itself.
 
 Run as a program, this is the server: its argument is the descriptor of a socket.
 """
@@ -11,13 +13,17 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import psutil
 
 MILLRACE = Path(sys.executable).parent / "millrace"
 _PRELOADED = ("confluent_kafka.admin", "millrace.connectors.base.registry", "millrace.cli.commands.check")
@@ -30,34 +36,40 @@ class CommandServer:
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
 
     def run(
         self, arguments: list[str], stdin: bytes, folder: Path, environment: dict[str, str], timeout_s: float
     ) -> tuple[int, bytes, bytes]:
         """Run a command to its end; return its exit code and what it wrote to both streams."""
-        server = self._connected()
-        pipes = [os.pipe() for _ in range(3)]
-        (in_read, in_write), (out_read, out_write), (err_read, err_write) = pipes
-        try:
-            request = json.dumps([arguments, str(folder), environment]).encode()
-            socket.send_fds(server, [len(request).to_bytes(4)], [in_read, out_write, err_write])
-            server.sendall(request)
-        finally:
-            for descriptor in (in_read, out_write, err_write):
-                os.close(descriptor)
-        child = int.from_bytes(_received(server, 4))
-        try:
-            outputs = _exchange(in_write, stdin, (out_read, err_read), time.monotonic() + timeout_s)
-        except TimeoutError:
-            os.kill(child, signal.SIGKILL)
-            _received(server, 4)
-            raise subprocess.TimeoutExpired(["millrace", *arguments], timeout_s) from None
-        return os.waitstatus_to_exitcode(int.from_bytes(_received(server, 4))), *outputs
+        with self._lock, ExitStack() as opened:
+            server = self._connected()
+            (in_read, in_write), (out_read, out_write), (err_read, err_write) = (os.pipe() for _ in range(3))
+            ends = ((in_write, "wb"), (out_read, "rb"), (err_read, "rb"))
+            given, *outputs = [opened.enter_context(os.fdopen(end, mode, buffering=0)) for end, mode in ends]
+            try:
+                request = json.dumps([arguments, str(folder), environment]).encode()
+                try:
+                    socket.send_fds(server, [len(request).to_bytes(4)], [in_read, out_write, err_write])
+                finally:
+                    for descriptor in (in_read, out_write, err_write):
+                        os.close(descriptor)
+                server.sendall(request)
+                written = _exchange(given, stdin, outputs, time.monotonic() + timeout_s)
+                return os.waitstatus_to_exitcode(int.from_bytes(_received(server, 4))), *written
+            except BaseException as error:  # the answer of this command must not become that of the next
+                self.stop()
+                if isinstance(error, TimeoutError):
+                    raise subprocess.TimeoutExpired(["millrace", *arguments], timeout_s) from None
+                raise
 
     def stop(self) -> None:
-        """End the server."""
+        """End the server, and a command that still runs."""
         if self._process and self._socket:
             self._socket.close()
+            processes = [self._process, *psutil.Process(self._process.pid).children()]
+            for process in processes:
+                process.kill()
             self._process.wait()
             self._process = self._socket = None
 
@@ -71,34 +83,34 @@ class CommandServer:
         return self._socket
 
 
-def _exchange(stdin: int, given: bytes, outputs: tuple[int, int], deadline: float) -> tuple[bytes, bytes]:
+COMMANDS = CommandServer()
+"""That of this test process. It is here because conftest.py is imported more than once."""
+
+
+def _exchange(stdin: Any, given: bytes, outputs: Sequence[Any], deadline: float) -> tuple[bytes, bytes]:
     """Write to the command and read from it until it has closed both streams."""
-    written: dict[int, bytearray] = {output: bytearray() for output in outputs}
+    written = [bytearray() for _ in outputs]
     unsent = memoryview(given)
+    os.set_blocking(stdin.fileno(), False)
     with selectors.DefaultSelector() as ready:
-        for output in outputs:
-            ready.register(output, selectors.EVENT_READ)
-        os.set_blocking(stdin, False)
+        for output, part in zip(outputs, written, strict=True):
+            ready.register(output, selectors.EVENT_READ, part)
         ready.register(stdin, selectors.EVENT_WRITE)
-        try:
-            while ready.get_map():
-                if time.monotonic() > deadline:
-                    raise TimeoutError
-                for key, _ in ready.select(1.0):
-                    if key.fd == stdin:
-                        unsent = _sent(stdin, unsent)
-                        if not unsent:
-                            ready.unregister(stdin)
-                            os.close(stdin)
-                    elif part := os.read(key.fd, 1 << 16):
-                        written[key.fd] += part
-                    else:
-                        ready.unregister(key.fd)
-        finally:
-            for descriptor in (*outputs, *([stdin] if stdin in ready.get_map() else ())):
-                os.close(descriptor)
-    out, err = outputs
-    return bytes(written[out]), bytes(written[err])
+        while ready.get_map():
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            for key, _ in ready.select(1.0):
+                if key.fileobj is stdin:
+                    unsent = _sent(stdin.fileno(), unsent)
+                    if not unsent:
+                        ready.unregister(stdin)
+                        stdin.close()
+                elif read := os.read(key.fd, 1 << 16):
+                    key.data.extend(read)
+                else:
+                    ready.unregister(key.fileobj)
+    out, err = map(bytes, written)
+    return out, err
 
 
 def _sent(stdin: int, unsent: memoryview) -> memoryview:
@@ -134,7 +146,6 @@ def serve(client: socket.socket) -> None:
             return
         for descriptor in descriptors:
             os.close(descriptor)
-        client.sendall(child.to_bytes(4))
         client.sendall(os.waitpid(child, 0)[1].to_bytes(4))
 
 

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from hypothesis import settings as hypothesis_settings
 
-from command_server import MILLRACE, CommandServer
+from command_server import COMMANDS, MILLRACE
 from emulator import Emulator
 from leaks import leaks, use_own_temporary_folder
 from millrace.clients.cassandra import Cassandra
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from millrace.pipeline.model import PipelineDef
     from millrace.telemetry.channels import Channels
     from millrace.telemetry.query_status import RunStatus
-
-COMMANDS = CommandServer()
 
 # Every JVM of the tests lives shortly: code that is compiled quickly, not well, takes half of the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")

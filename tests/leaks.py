@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import shutil
 import tempfile
 import threading
@@ -42,9 +43,15 @@ def use_own_temporary_folder() -> None:
     the system's folder. TMPDIR is not set: it has a meaning for the programs that tests start.
     """
     if tempfile.tempdir is None or not Path(tempfile.tempdir).name.startswith(_PREFIX):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest keeps its folders there
         tempfile.tempdir = tempfile.mkdtemp(prefix=_PREFIX)
         Path(tempfile.tempdir).chmod(0o1777)
-        atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
+        atexit.register(_remove, tempfile.tempdir, os.getpid())
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # not in a process that was forked
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _temporary_files() -> list[str]:

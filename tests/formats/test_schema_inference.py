@@ -16,6 +16,7 @@ from millrace.pipeline.schema import parse_schema
     ("samples", "ddl"),
     [
         ([b'{"b":1,"a":"x"}', b'{"c":true}'], "b bigint, a string, c boolean"),
+        ([b'{"a":1,"b":"x"}', b'{"b":"y","a":2}'], "a bigint, b string"),
         ([b'{"a":1}', b'{"a":2.5}'], "a double"),
         ([b'{"a":18446744073709551615}'], "a double"),
         ([b'{"a":"2024-01-01"}'], "a date"),

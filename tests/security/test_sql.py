@@ -38,6 +38,7 @@ from millrace.telemetry.metrics import Health
 
 VARIATIONS = 200
 SECRET = "canary-5f0c"
+HOME = "/home/of-nobody-but-this-test"
 CONFINED = Path(__file__).parent / "confined.py"
 
 ATTACKS = {
@@ -143,7 +144,7 @@ class Lure:
 
     def require_untouched(self, answers: str) -> None:
         assert SECRET not in answers
-        assert os.environ["HOME"] not in answers
+        assert HOME not in answers
         assert [path.name for path in self.folder.iterdir()] == ["canary.txt"]
         with pytest.raises(BlockingIOError):
             self.listener.accept()
@@ -166,7 +167,9 @@ def memory() -> Iterator[MemorySql]:
     rooms = pa.table({"room": ["attic", "hall"], "n": [2, 1]})
     MEMORY.put("rooms", rooms, 0, mode="complete", key=(), limit=10)
     made = MemorySql()
-    made.open()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", HOME)
+        made.open()
     yield made
     made.close()
     MEMORY.clear()
@@ -183,7 +186,9 @@ def address(memory: MemorySql, tmp_path: Path) -> Iterator[str]:
 def confined(sql: list[str], *, open_: bool = False) -> list[dict[str, Any]]:
     """The answers of a process that is confined as that of a question."""
     command = [sys.executable, str(CONFINED), *(["open"] if open_ else [])]
-    done = subprocess.run(command, input=json.dumps({"sql": sql}), capture_output=True, text=True, check=True)
+    environment = os.environ | {"HOME": HOME}
+    given = json.dumps({"sql": sql})
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, env=environment)
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 

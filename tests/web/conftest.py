@@ -57,9 +57,9 @@ class Tabs:
         return [url for url in self.requests if urlsplit(url).hostname not in ("127.0.0.1", None)]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for all tests of the page."""
+    """A browser. While Playwright is open, this thread has a running event loop, which tests of other files may not."""
     expect.set_options(timeout=PATIENCE)
     with browser() as started:
         yield started

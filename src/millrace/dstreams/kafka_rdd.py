@@ -10,7 +10,7 @@ from pyspark import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace.connectors.kafka.source import FETCH_MAX_WAIT_MS
+from millrace.clients.kafka.consumer import FETCH_MAX_WAIT_MS
 from millrace.dstreams.errors import decoder_failed
 from millrace.dstreams.kafka_params import Parameters
 from millrace.dstreams.kafka_types import Decoder, KafkaMessageAndMetadata, OffsetRange, utf8_decoder

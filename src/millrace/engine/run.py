@@ -162,8 +162,10 @@ def start_workers(spark: SparkSession, pipeline: PipelineDef) -> None:
     if decoded and is_local(str(spark.sparkContext.master)):
 
         def run_worker() -> None:
+            from millrace.engine.queries.decoding import unchanged
+
             with suppress(Exception):
-                spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
+                spark.range(1, numPartitions=1).mapInArrow(unchanged, "id long").collect()
 
         threading.Thread(target=run_worker, name="start-workers", daemon=True).start()
 

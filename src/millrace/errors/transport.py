@@ -42,7 +42,7 @@ def errors_in_transport() -> Iterator[None]:
     try:
         yield
     except MillraceError as error:
-        raise to_transport(error) from None
+        raise to_transport(error) from error.__cause__  # the log of the executor shows it
 
 
 def from_transport(text: str) -> MillraceError | None:

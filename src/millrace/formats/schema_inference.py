@@ -92,9 +92,9 @@ def _reads(read: Callable[[str], int], text: str) -> bool:
 
 
 def _merged(kind_so_far: _Kind, other: _Kind) -> _Kind:
-    if kind_so_far is None or kind_so_far == other:
+    if kind_so_far is None:
         return other
-    if other is None:
+    if other is None or kind_so_far == other:  # equal objects may have their fields in another order: the first counts
         return kind_so_far
     if isinstance(kind_so_far, _Object) and isinstance(other, _Object):
         for name, kind in other.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +30,7 @@ def test_partitions_have_no_order_among_each_other(
 ) -> None:
     monkeypatch.setattr(compare, "committed_records", lambda *_: iter([records]))
     base, cluster = sqlite3.connect(":memory:"), SimpleNamespace()
-    loaded = compare._load(base, cluster, "a", "topic", newest=True, json=False, on_records=lambda _: None)  # type: ignore[arg-type]
+    row = partial(compare._row, newest=True, json=False)
+    loaded = compare._load(base, cluster, "a", "topic", row, lambda _: None)  # type: ignore[arg-type]
     assert loaded == 2
     assert base.execute("SELECT value, n FROM a").fetchall() == [(newest, 2)]

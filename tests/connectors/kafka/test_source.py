@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from millrace.clients.kafka.consumer import FETCH_MAX_WAIT_MS
 from millrace.connectors.base.api import RunContext
-from millrace.connectors.kafka.source import FETCH_MAX_WAIT_MS, KafkaSource
+from millrace.connectors.kafka.source import KafkaSource
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster

@@ -29,6 +29,12 @@ from millrace.errors import InvalidOption, KafkaFailed, KafkaUnreachable, TopicG
 OffsetRanges = Mapping[PartitionId, tuple[int, int]]
 """The first offset of each partition, and the one after the last."""
 
+FETCH_MAX_WAIT_MS = 20
+"""How long a broker waits for records that are not there yet, where Spark's source reads a batch.
+
+Spark's consumer asks for the records after those it has got, and on the same connection where the partition ends. A
+broker answers one request after the other, so a small batch would take Kafka's default of 500 ms for each partition.
+"""
 _POLL_TIMEOUT_S = 0.2
 _METADATA_INTERVAL_S = 2.0
 """How long no record arrives before the topic is looked up: the client does not report that it was deleted."""

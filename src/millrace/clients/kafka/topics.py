@@ -138,7 +138,8 @@ def ensure(
     exists = problem is not None and problem.code() == KafkaError.TOPIC_ALREADY_EXISTS
     if problem and not exists:
         raise _refused(cluster, problem, f"create the topic {name!r}")
-    _wait_for_leaders(cluster, name)  # also if another process has created it meanwhile
+    # Also if another process has created it meanwhile, which may have chosen another number of partitions.
+    _wait_for_leaders(cluster, name, 1 if exists else partitions or 1)
     return not exists
 
 

@@ -21,6 +21,7 @@ from confluent_kafka.admin import OffsetSpec
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.bulk_fetch import is_plaintext
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import FETCH_MAX_WAIT_MS
 from millrace.clients.kafka.offsets import PartitionId
 from millrace.connectors.base.api import RecordDecoder, RunContext
 from millrace.connectors.base.message_source import DecodedSource, bad_start, data_loss_option
@@ -54,12 +55,6 @@ _CARRIED = {
 _RAW = {"value": "binary", **_CARRIED}
 _EARLIEST = -2
 """What Spark's source takes for the beginning of a partition."""
-FETCH_MAX_WAIT_MS = 20
-"""How long a broker waits for records that are not there yet, where Spark's source reads a batch.
-
-Spark's consumer asks for the records after those it has got, and on the same connection where the partition ends. A
-broker answers one request after the other, so a small batch would take Kafka's default of 500 ms for each partition.
-"""
 _RECENT_S = 60.0
 WORTHWHILE_RECORDS = 100_000
 """From how many records on the bulk source saves more time than the start of its process costs."""
