@@ -24,6 +24,7 @@ from leaks import leaks, use_own_temporary_folder
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import receive
 from millrace.clients.pool import close_pools
 from millrace.services import cassandra as cassandra_service
 from millrace.services.kafka import ClusterLayout, KafkaCluster, KafkaClusterOptions
@@ -164,7 +165,7 @@ def committed(cluster: Cluster, topic: str) -> list[Message]:
     found: list[Message] = []
     try:
         while ends:
-            for one in consumer.consume(10_000, 0.2):
+            for one in receive(consumer, 10_000, 0.2):
                 place = (one.topic() or "", one.partition() or 0)
                 if one.error() is None:
                     found.append(one)
@@ -182,7 +183,9 @@ def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
     service = cassandra_service.CassandraService(folder / "data", cassandra_service.CassandraOptions(heap="256m"))
     with started_once(folder, service.start, service.stop):
         service.layout = service.layout or cassandra_service.CassandraNode.load(service.folder)
-        yield service.client()
+        client = service.client()
+        yield client
+        client.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -28,15 +28,19 @@ def nowhere() -> Cluster:
 
 
 @pytest.fixture
-def transaction(cluster: Cluster, lane: str) -> Callable[..., Producer]:
+def transaction(cluster: Cluster, lane: str) -> Iterator[Callable[..., Producer]]:
     """A producer whose transaction has begun."""
+    producers: list[Producer] = []
 
     def begin(id_: str | None = None) -> Producer:
-        producer = Producer(cluster, lane, Delivery(transaction=id_ or new_transactional_id()))
-        producer.begin()
-        return producer
+        producers.append(Producer(cluster, lane, Delivery(transaction=id_ or new_transactional_id())))
+        producers[-1].begin()
+        return producers[-1]
 
-    return begin
+    yield begin
+    for producer in producers:
+        producer.give_up()
+        producer.close()
 
 
 def values(messages: list[Message]) -> list[bytes | None]:
@@ -155,11 +159,14 @@ def test_records_that_are_given_up_fail(nowhere: Cluster) -> None:
     assert producer.waiting()
     producer.give_up()
     assert (producer.waiting(), producer.delivered, producer.failed) == (0, 0, 2)
+    producer.close()
 
 
 def test_a_transaction_with_nobody_is_unreachable(nowhere: Cluster) -> None:
+    producer = Producer(nowhere, "topic", Delivery(transaction="t"))
     with pytest.raises(KafkaUnreachable):
-        Producer(nowhere, "topic", Delivery(transaction="t")).begin()
+        producer.begin()
+    producer.close()
 
 
 def test_a_committed_transaction_is_seen_by_all(transaction: Callable[..., Producer], lane: str, drain: Drain) -> None:

@@ -70,6 +70,12 @@ def _find_leaders(consumer: Consumer, cluster: Cluster, topic: str | None = None
         consumer.list_topics(topic, timeout=cluster.timeout)
 
 
+def receive(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
+    """Return messages as soon as there are any: `Consumer.consume` would wait for as many as it may return."""
+    first = consumer.poll(timeout_s)
+    return [] if first is None else [first, *(consumer.consume(most - 1, 0) if most > 1 else ())]
+
+
 @dataclass(frozen=True)
 class ReadRequest:
     """What to read of a topic, and when to stop."""
@@ -142,7 +148,7 @@ def _batches(
     left = request.most
     idle = _IdleTime(cluster, request, joined)
     while (left is None or left > 0) and not request.stop.is_set():
-        messages = consumer.consume(min(_MAX_POLL_RECORDS, left or _MAX_POLL_RECORDS), _POLL_TIMEOUT_S)
+        messages = receive(consumer, min(_MAX_POLL_RECORDS, left or _MAX_POLL_RECORDS), _POLL_TIMEOUT_S)
         records = [message for message in messages if message.error() is None]
         if records:
             yield records
@@ -285,7 +291,7 @@ def read_ranges(
         at_end: set[PartitionId] = set()
         started = received = time.monotonic()
         while unread:
-            messages = consumer.consume(_MAX_RANGE_POLL_RECORDS, 0.1)
+            messages = receive(consumer, _MAX_RANGE_POLL_RECORDS, 0.1)
             now = time.monotonic()
             if any(_is_progress(message, unread) for message in messages):
                 received = now
