@@ -13,6 +13,8 @@ import millrace
 from .conftest import EXAMPLES
 
 FILES = [path for path in sorted(EXAMPLES.glob("*/*.py")) if "millrace" in path.read_text("utf-8")]
+CACHE = EXAMPLES.parent / ".mypy_cache" / "examples"
+"""Kept between runs: mypy looks at PySpark's types for half a minute."""
 OPTIONS = ("--config-file=", "--check-untyped-defs", "--follow-imports=silent", "--no-error-summary")
 
 
@@ -31,7 +33,7 @@ class MypyErrors:
         self.folder = folder
 
     def __call__(self, *files: Path) -> list[str]:
-        report, failure, _ = api.run([*OPTIONS, f"--cache-dir={self.folder / 'cache'}", *map(str, files)])
+        report, failure, _ = api.run([*OPTIONS, f"--cache-dir={CACHE}", *map(str, files)])
         assert not failure, failure
         return report.splitlines()
 

@@ -168,14 +168,14 @@ def test_deep_asks_spark(offline_millrace: CommandLine) -> None:
 @pytest.mark.timeout(400)  # it starts Spark
 def test_deep_gives_up_on_a_function_that_never_returns(offline_millrace: CommandLine) -> None:
     text = (
-        "import millrace as mr\np = mr.Pipeline('p')\np.source('a', mr.kafka('a', format='text'))\n\n"
-        "@p.table\ndef t(a):\n    while a is not None:\n        pass\n\np.sink('t', mr.console())\n"
+        "import time\nimport millrace as mr\np = mr.Pipeline('p')\np.source('a', mr.kafka('a', format='text'))\n\n"
+        "@p.table\ndef t(a):\n    while a is not None:\n        time.sleep(1)\n\np.sink('t', mr.console())\n"
     )
     (offline_millrace.folder / "p.py").write_text(text)
-    with offline_millrace.start("check", "--deep", "--timeout", "2s", "p.py") as process:
+    with offline_millrace.start("check", "--deep", "--timeout", "8s", "p.py") as process:
         shown, _ = process.communicate(timeout=380)
     assert process.returncode == 2
-    assert re.match(rb"p\.py:[78]: error\[pipeline\.timeout\]", shown)
+    assert re.match(rb"p\.py:[89]: error\[pipeline\.timeout\]", shown)
 
 
 def test_deep_waits_until_the_rest_is_right(offline_run: Run, tmp_path: Path) -> None:
