@@ -7,6 +7,7 @@ broker since 0.11 supports them.
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -73,8 +74,10 @@ class BrokerConnection:
 
     @property
     def idle(self) -> bool:
-        """Whether no request is in flight."""
-        return self._sent == self._received
+        """Whether no request is in flight and the broker has not closed it, as brokers do after ten idle minutes."""
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return self._sent == self._received and not waiting.poll(0)
 
     def ask_records(self, asked: FetchRequest) -> None:
         """Send a Fetch request; `records` receives its response."""
