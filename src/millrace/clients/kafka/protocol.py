@@ -75,9 +75,11 @@ class BrokerConnection:
     @property
     def idle(self) -> bool:
         """Whether no request is in flight and the broker has not closed it, as brokers do after ten idle minutes."""
-        waiting = select.poll()
-        waiting.register(self._socket, select.POLLIN)
-        return self._sent == self._received and not waiting.poll(0)
+        if self._sent != self._received or self._socket.fileno() < 0:
+            return False
+        unasked = select.poll()
+        unasked.register(self._socket, select.POLLIN)
+        return not unasked.poll(0)
 
     def ask_records(self, asked: FetchRequest) -> None:
         """Send a Fetch request; `records` receives its response."""
