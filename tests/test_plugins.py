@@ -97,6 +97,7 @@ def test_a_plugin_that_cannot_be_imported_is_named_with_its_distribution_and_its
     mistakes = make_source(connection("gadget", "rows"))[1]
     assert [mistake.condition for mistake in mistakes] == ["plugin.unusable"]
     assert "gadget" in connector_names()
+    assert "gadget" not in {form.name for form in source_forms()}
     file = tmp_path / "pipeline.py"
     file.write_text('import millrace as mr\nmr.Pipeline("p").source("a", mr.gadget("rows"))\n')
     with pytest.raises(PluginUnusable):

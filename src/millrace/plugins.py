@@ -86,7 +86,7 @@ def _loaded(point: EntryPoint) -> ModuleType:
     try:
         module = point.load()
     except Exception as error:
-        hint = "install what is missing, or update or uninstall the plug-in"
+        hint = "install what it needs, or fix or uninstall the plug-in; pipelines that do not use it are not affected"
         raise PluginUnusable(f"{what} cannot be imported", why=described(error), hint=hint) from error
     if not isinstance(module, ModuleType):
         hint = f"it must name the module only: {point.name} = {point.module}"
@@ -120,9 +120,9 @@ class PluginRegistry(Generic[T]):
         return kind
 
     def kinds(self) -> Iterator[tuple[str, type[T]]]:
-        """Give every name with its class; the plug-in of a name may define another kind of class only."""
+        """Give every name with its class, without plug-ins that define another kind only or cannot be imported."""
         for name in self.names():
-            with suppress(UnknownName):
+            with suppress(UnknownName, PluginUnusable):
                 yield name, self.load(name)
 
     def name_of(self, kind: type) -> str:
