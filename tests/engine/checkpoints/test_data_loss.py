@@ -58,7 +58,7 @@ def test_all_that_is_gone_is_told_and_the_rest_is_there_once(
     told = (str(LostOffsets(topic, 0, 10, 15)), str(LostOffsets(topic, 1, 10, 11)))
     assert raised.value.message.endswith("; ".join(told))
     assert (raised.value.exit_code, "on_data_loss: continue" in str(raised.value.hint)) == (1, True)
-    # Nothing is gone of partition 2: its task may have committed before the others failed, and then does not write again.
+    # Partition 2 has lost nothing: its task may have committed before the others failed, and does not write again then.
     assert numbers(cluster, topic) in (Counter(range(30)), Counter([*range(30), *range(32, 90, 3)]))
     said: list[str] = []
     run_pipeline(copy(topic, "continue"), tmp_path, say=said.append)
