@@ -93,7 +93,7 @@ STUCK = {
         None,
     ),
     "a stop": ("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n", None),
-    "a flood": ("while True:\n    print('x' * 1000)\n", (1, 2)),
+    "a flood": ("while True:\n    print('x' * 1000)\n", None),  # it may be cut off between two lines
     "many threads": (
         "import threading\nfor _ in range(20):\n    threading.Timer(1e6, print).start()\nthreading.Event().wait()\n",
         4,
@@ -183,7 +183,7 @@ def test_what_ends_the_process(attacked: Attacked, name: str) -> None:
 def test_what_never_returns(attacked: Attacked, name: str) -> None:
     code, line = STUCK[name]
     attacked.write(code)
-    ran = attacked.run("check", "--timeout", "500ms", "p.py", code=2)
+    ran = attacked.run("check", "--timeout", "2s", "p.py", code=2)
     one_error(
         ran.stdout[ran.stdout.rindex("p.py:", 0, -20) :] if name == "a flood" else ran.stdout, "pipeline.timeout", line
     )
