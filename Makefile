@@ -3,10 +3,10 @@
 # make test-all  the same, and then the tests that take minutes by nature: crashes, clusters, brokers that go away
 # make chaos  runs tests of faults for a long time: what is killed thirty times, or stopped for long
 # make coverage  runs the tests and reports the lines that none of them reaches, by file
-# make lint   runs the linters only; make format mends what they can
-# make bench  measures feeds, clients, pipelines and the page, side by side with bare programs and with peers
+# make lint   runs the linters only; make format fixes what they can
+# make bench  measures feeds, clients, pipelines and the dashboard, side by side with bare programs and with peers
 # make bench-quick  measures Millrace and its peers on the same data, with fewer records
-# make docs   makes the site of the documentation in build/site, with the reference from the code; broken links fail
+# make docs   builds the documentation in build/site, with the reference from the code; broken links fail
 # make pictures  draws the pictures of the documentation from real runs
 # make screenshots  takes pictures of every page of the dashboard, into screenshots/
 PYTHON ?= python3
@@ -16,7 +16,11 @@ READY := $(VENV)/.ready
 PAGE := src/millrace/dashboard/static/index.html
 WEB := $(shell find web -name node_modules -prune -o -type f -print)
 
-.PHONY: help setup demo test test-all test-long chaos coverage lint format bench bench-quick browser screenshots docs pictures clean
+# Compiled modules are kept, whatever the account prefers: without them every process compiles all of Millrace again,
+# which takes a second and more.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup demo test tests test-all test-long chaos coverage lint format bench bench-quick browser screenshots docs pictures clean
 
 help:
 	@grep '^# make' Makefile | sed 's/^# //'
@@ -40,7 +44,11 @@ $(PAGE): $(WEB) | $(READY)
 demo: setup
 	@$(BIN)/millrace demo $(ARGS)
 
-test: setup lint browser
+# The linters use one core; the tests start their services meanwhile.
+test: setup browser
+	@$(MAKE) --no-print-directory --jobs=2 lint tests
+
+tests: setup
 	$(BIN)/pytest -n 2 $(ARGS)
 
 test-all: test test-long

@@ -1,4 +1,4 @@
-"""What a process of a test run has left behind at its end: child processes, Kafka clients, threads, temporary folders.
+"""What a process of a test run has left behind at its end: processes, ports, Kafka clients, threads, temporary folders.
 
 Each process looks at itself when its last fixture is gone. A leak fails the run.
 """
@@ -72,6 +72,11 @@ def _processes() -> list[str]:
     return lines
 
 
+def _ports() -> list[str]:
+    listening = [each for each in psutil.Process().net_connections("inet") if each.status == psutil.CONN_LISTEN]
+    return [f"listening on port {each.laddr.port}" for each in listening]
+
+
 def _kafka_clients() -> list[str]:
     clients = 0
     for task in Path("/proc/self/task").iterdir():
@@ -91,4 +96,4 @@ def _threads() -> list[str]:
     ]
 
 
-_LOOKS: tuple[Callable[[], list[str]], ...] = (_processes, _kafka_clients, _threads, _temporary_files)
+_LOOKS: tuple[Callable[[], list[str]], ...] = (_processes, _ports, _kafka_clients, _threads, _temporary_files)
