@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace.connectors.base.api import MessageSource, Source
+from millrace.connectors.base.message_source import ARRIVAL, PartitionedSource
 from millrace.connectors.base.offset_range import ReplayRange
 from millrace.connectors.base.registry import CONNECTORS, make_source, system_of
 from millrace.connectors.kafka.source import WORTHWHILE_RECORDS, KafkaSource, left_to_spark
@@ -24,13 +25,14 @@ from millrace.engine.checkpoints.resume import ANEW, ResumeDecision, choices
 from millrace.engine.session import spark_conf
 from millrace.engine.session.spark_conf import ROCKSDB
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
-from millrace.pipeline.analysis.pipeline import analyse
+from millrace.pipeline.analysis.pipeline import SourceWatermark, analyse, source_watermark
 from millrace.pipeline.checks.triggers import realtime_obstacles
 from millrace.pipeline.compatibility.query_snapshot import option_to_json
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
 from millrace.pipeline.plan import Plan, Query
 from millrace.pipeline.secret import shown
 from millrace.settings import BULK_READER
+from millrace.units import format_duration
 
 Json = dict[str, Any]
 _TOPIC = "topic "
@@ -60,7 +62,7 @@ def query_report(pipeline: PipelineDef, decision: ResumeDecision, state: Path, s
         "trigger": str(query.trigger),
         "sources": [
             _source_report(source, None if decision.verdict == ANEW else position, sources, span)
-            | _reading_report(source, query, part=span is not None)
+            | _reading_report(pipeline, source, query)
             for source in sources
         ],
         "sinks": [_sink_report(sink) for sink in query.sinks],
@@ -120,20 +122,42 @@ def _source_report(
     return report | {"start": "where it was", "offsets": known}
 
 
-def _reading_report(source: SourceDef, query: Query, *, part: bool) -> Json:
+def _reading_report(pipeline: PipelineDef, source: SourceDef, query: Query) -> Json:
     reader, _ = make_source(source.connection)
     if not isinstance(reader, MessageSource):
         return {}
+    report: Json = {"way": _way(reader, query)}
+    if isinstance(reader, PartitionedSource) and query.batches and not source.static:
+        report["alignment"] = _alignment(reader, source_watermark(pipeline, query.table, source))
+    return report
+
+
+def _alignment(reader: PartitionedSource, watermark: SourceWatermark | None) -> str:
+    """Return by what the batches of a backlog are cut across the partitions of a source."""
+    if watermark is None:
+        return "each partition gives its share of a batch, as the query has no watermark"
+    by = reader.aligned_by(watermark)
+    if not by:
+        return "each partition gives its share of a batch (alignment: off): records of a backlog may be late"
+    idle = f"a partition whose event time stands still keeps others waiting for {format_duration(reader.idle_after)}"
+    if by != ARRIVAL:
+        return f"batches of a backlog are cut by {by}, across all partitions; {idle}"
+    chosen = "alignment: arrival" if reader.alignment == ARRIVAL else "the watermark's column is computed in a table"
+    return f"batches of a backlog are cut by when records arrived ({chosen}), across all partitions; {idle}"
+
+
+def _way(reader: MessageSource, query: Query) -> str:
+    """Return how the records of a source are read and decoded."""
     decoding = reader.decoding if query.batches else "spark"
     decoded = _DECODING[decoding]
     if not isinstance(reader, KafkaSource):
-        return {"way": decoded}
-    if why := left_to_spark(reader, batches=query.batches, part=part):
-        return {"way": f"read by Spark's own source, as {why}; {decoded}"}
+        return decoded
+    if why := left_to_spark(reader, batches=query.batches):
+        return f"read by Spark's own source, as {why}; {decoded}"
     together = f"{decoded} where they are read" if decoding == "arrow" else decoded
     enough = "" if BULK_READER.value() == "on" else f"{WORTHWHILE_RECORDS:,} or more wait, or come in a minute, and "
     where = f"where {enough}the cluster wants neither TLS nor a password"
-    return {"way": f"read in bulk (unless MILLRACE_BULK_READER=off), {where}, else by Spark's own source; {together}"}
+    return f"read in bulk (unless MILLRACE_BULK_READER=off), {where}, else by Spark's own source; {together}"
 
 
 def _replay_end(reader: Source | None, span: ReplayRange | None) -> dict[str, Mapping[str, int]]:

@@ -61,6 +61,8 @@ class Format(ABC):
     """A way to write a record as bytes."""
 
     needs_schema: ClassVar[bool] = True
+    reads_by_name: ClassVar[bool] = False
+    """Whether a schema may name only some of the columns that records have."""
 
     @abstractmethod
     def columns(self, schema: Schema | None) -> Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from millrace.formats.base import Decoder, Format, require_schema, require_text_keys
 from millrace.pipeline.schema import Schema
@@ -11,6 +12,8 @@ from millrace.pipeline.schema import Schema
 @dataclass(frozen=True, kw_only=True)
 class Json(Format):
     """JSON objects; fields that the schema does not name are ignored."""
+
+    reads_by_name: ClassVar[bool] = True
 
     def columns(self, schema: Schema | None) -> Schema:
         schema = require_schema(schema, "json")

@@ -23,6 +23,20 @@ METRICS = "millrace.panels"
 
 WITHIN = "millrace.within."
 """With the name of a source: the observation that counts its rows before the end of a replay."""
+ALIGNMENT = "millrace.alignment"
+"""Beside the topics of a source's latest offsets: by what its batches are cut, and which partitions wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """How the last batch of a source was cut by event time."""
+
+    by: str
+    """What the event time is, in words."""
+    reached_ms: int
+    """The event time up to which partitions were read."""
+    waiting: tuple[Place, ...] = ()
+    """The partitions that gave nothing, because others were behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +50,8 @@ class SourceProgress:
     latest: Any = None
     lag: int | None = None
     """Records that are in the source and not in this batch or one before; None where the source does not report it."""
+    alignment: Alignment | None = None
+    """None where everything that was there is in the batch, or where batches are not cut by event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +152,12 @@ def _input_rows(progress: Mapping[str, Any], metrics: Mapping[str, Any]) -> int:
 
 def _source(progress: Mapping[str, Any]) -> SourceProgress:
     end, latest = progress.get("endOffset"), progress.get("latestOffset")
+    alignment = None
+    if isinstance(latest, dict) and ALIGNMENT in latest:
+        latest = dict(latest)
+        cut = latest.pop(ALIGNMENT)
+        waiting = tuple((topic, number) for topic, numbers in cut["waiting"].items() for number in numbers)
+        alignment = Alignment(cut["by"], cut["reached_ms"], waiting)
     return SourceProgress(
         description=progress.get("description") or "",
         rows=progress.get("numInputRows") or 0,
@@ -143,6 +165,7 @@ def _source(progress: Mapping[str, Any]) -> SourceProgress:
         end=end,
         latest=latest,
         lag=_lag(end, latest),
+        alignment=alignment,
     )
 
 

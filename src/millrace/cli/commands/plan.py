@@ -237,6 +237,8 @@ def _explain_query(query: dict[str, Any], queries: list[dict[str, Any]]) -> None
         name = source["name"]
         if "way" in source:
             print_result(f"  records of {name} are {source['way']}")
+        if "alignment" in source:
+            print_result(f"  {source['alignment']}")
         readers = [each["name"] for each in queries if name in (read["name"] for read in each["sources"])]
         if len(readers) > 1:
             print_result(f"  {name} is read by {len(readers)} queries, by each separately: {', '.join(readers)}")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from millrace.connectors.base.offset_range import ReplayRange
     from millrace.dead_letters.writer import DeadLetterTarget
     from millrace.formats.base import Format
+    from millrace.pipeline.analysis.pipeline import SourceWatermark
     from millrace.pipeline.schema import Schema
 
 
@@ -109,6 +110,8 @@ class RunContext:
     trigger_interval_s: float = 0.0
     """Seconds from one batch to the next, where the trigger defines them."""
     checkpoint: Path | None = None
+    watermark: SourceWatermark | None = None
+    """The watermark that the query has on the rows of the source; None if it has none."""
     next_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """How far the query has read its topics, by partition; empty before its first batch."""
     unfinished_batch: int | None = None

@@ -1,6 +1,7 @@
 """Messages whose bytes have a format.
 
 - `DecodedSource`: the options of a source of messages: format, schema, what happens to bad ones.
+- `PartitionedSource`: one whose messages are in partitions, so that batches are cut by event time.
 - `bad_schema`, `bad_start`, `data_loss_option`: what options of several sources have in common.
 - `encoded_value`, `avro_encoded_value` and `encoded_key`: rows as message bytes.
 - `data_source`: a source of ours in Spark's Python Data Source API.
@@ -19,17 +20,21 @@ from millrace.connectors.base.registry import build
 from millrace.errors import InputError, InvalidDefinition, InvalidOption, did_you_mean
 from millrace.formats.base import FORMATS, Format
 from millrace.pipeline.connector_facts import OptionMistake
-from millrace.pipeline.schema import Schema, parse_schema
+from millrace.pipeline.schema import Schema, Simple, Struct, Type, parse_schema
 from millrace.plugins import option
-from millrace.units import parse_time
+from millrace.units import parse_duration, parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
+    from millrace.connectors.base.batch_alignment import EventTime
     from millrace.formats.avro import Avro
+    from millrace.pipeline.analysis.pipeline import SourceWatermark
 
+ARRIVAL = "arrival"
+"""The times that a system gives records, where batches are cut by these."""
 ON_BAD = ("dead_letter", "drop", "fail")
 
 
@@ -145,6 +150,60 @@ class DecodedSource(MessageSource):
         own = [field.name for field in dataclasses.fields(self) if field.init and not field.metadata.get("rest")]
         names = [*own, *(field.name for field in dataclasses.fields(kind) if field.init)]  # type: ignore[arg-type]
         return dataclasses.replace(mistake, hint=did_you_mean(mistake.option or "", names))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionedSource(DecodedSource):
+    """The options of a source that has several partitions, each with an order of its own."""
+
+    alignment: str = option(
+        "event_time",
+        "By what a batch of a backlog is cut across partitions, if the query has a watermark: the event times of its "
+        "records, the times that the system gave them (arrival), or off: each partition gives its share.",
+        choices=("event_time", ARRIVAL, "off"),
+    )
+    idle_after: float = option(
+        60.0,
+        "How long a partition whose event time does not go on keeps others waiting.",
+        parse=parse_duration,
+        shown_default="1m",
+    )
+
+    def event_time_path(self, watermark: SourceWatermark | None) -> tuple[str, ...]:
+        """Return the column with the event time, and fields in it; empty if it is not among those of the records."""
+        if watermark is None or not watermark.path or self.alignment != "event_time":
+            return ()
+        kind: Type = Struct(self._decoded().fields)
+        path = []
+        for name in watermark.path:
+            fields = kind.fields if isinstance(kind, Struct) else ()
+            field = next((field for field in fields if field.name.lower() == name.lower()), None)
+            if field is None:
+                return ()
+            path.append(field.name)
+            kind = field.type
+        return tuple(path) if kind in (Simple("timestamp"), Simple("timestamp_ntz")) else ()
+
+    def aligned_by(self, watermark: SourceWatermark | None) -> str:
+        """Return by what batches are cut across partitions, in words; empty if by nothing."""
+        if watermark is None or self.alignment == "off":
+            return ""
+        return ".".join(self.event_time_path(watermark)) or ARRIVAL
+
+    def event_time(self, watermark: SourceWatermark | None) -> EventTime | None:
+        """Return by what batches are cut across partitions; None if by nothing."""
+        from millrace.connectors.base.batch_alignment import EventTime
+
+        if watermark is None or not (what := self.aligned_by(watermark)):
+            return None
+        event_time = EventTime(what, round(watermark.delay_s * 1_000_000), self.idle_after)
+        path = self.event_time_path(watermark)
+        if not path:
+            return event_time
+        schema = self._decoded()
+        if self.bytes_format.reads_by_name:
+            schema = Schema(tuple(field for field in schema.fields if field.name == path[0]))
+        return dataclasses.replace(event_time, format=self.bytes_format, schema=schema.nullable(), path=path)
 
 
 def bad_schema(schema: str | None) -> Iterator[OptionMistake]:

@@ -34,10 +34,13 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.offsets import PartitionId
 from millrace.clients.kafka.protocol import ConnectionLost
 from millrace.clients.kafka.record_batch import RecordColumns
+from millrace.connectors.base.batch_alignment import EventTime
 from millrace.connectors.base.message_source import data_source
+from millrace.connectors.kafka.aligned_batches import AlignedBatches
 from millrace.connectors.kafka.start_offsets import Offsets, by_topic
 from millrace.errors import KafkaUnreachable
 from millrace.errors.transport import errors_in_transport
+from millrace.telemetry.progress import ALIGNMENT
 
 
 def row_blocks(found: Iterator[RecordColumns], span: FetchRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -124,8 +127,12 @@ class BulkSourceSpec:
     pattern: str | None = None
     """Topics by a regular expression instead."""
     only: Mapping[str, Sequence[int]] | None = None
+    until: Mapping[str, Mapping[str, int]] | None = None
+    """Where reading ends, as in a replay; None: never."""
     most: int | None = None
     """Records of a batch; None leaves it to their pace."""
+    event_time: EventTime | None = None
+    """By what batches are cut across partitions; None: each gives its share."""
     interval: float = 0.0
     """Seconds from one batch to the next, where the trigger says so."""
     committed: bool = True
@@ -159,6 +166,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._latest: dict[PartitionId, int] = {}
         self._until: dict[PartitionId, int] | None = None
         self._pace = AdaptiveBatchSize(following.interval)
+        self._aligned = _aligned_batches(following)
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where a new query begins: looked up before it was started."""
@@ -176,14 +184,48 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         with errors_in_transport():
             self._pace.begins(start, time.monotonic())
             begun = _by_partition(start)
-            self._latest = ends = self._ends(begun) if self._until is None else self._until_then(begun, self._until)
-            end_offsets = by_topic(_capped(begun, ends, getattr(limit, "max_rows", None) or self._pace.most))
+            ends = self._ends(begun) if self._until is None else self._until_then(begun, self._until)
+            self._latest = ends = self._bounded(begun, ends)
+            end_offsets = by_topic(self._cut(begun, ends, getattr(limit, "max_rows", None)))
             if end_offsets != by_topic(ends):
                 self._pace.cut(end_offsets, time.monotonic())
             return end_offsets
 
-    def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
-        return by_topic(self._latest) if self._latest else None
+    def _cut(self, begun: PartitionOffsets, ends: dict[PartitionId, int], most: int | None) -> PartitionOffsets:
+        """Return the end offsets of the next batch."""
+        most, strict = most or self._pace.most, most is not None
+        if sum(max(0, end - begun.get(partition, 0)) for partition, end in ends.items()) <= most:
+            if self._aligned:
+                self._aligned.all_read()
+            return ends
+        if self._aligned and len(ends) > 1:
+            return self._aligned.cut(begun, ends, most, self._leaders, strict=strict)
+        return _capped(begun, ends, most)
+
+    def _bounded(self, begun: PartitionOffsets, ends: dict[PartitionId, int]) -> dict[PartitionId, int]:
+        """Return the ends, none of them behind where reading ends; a partition that came later is not read."""
+        until = self._following.until
+        if until is None:
+            return ends
+        bounds = _by_partition(until)
+        return {
+            partition: max(begun.get(partition, 0), min(end, bounds.get(partition, 0)))
+            for partition, end in ends.items()
+        }
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Return the ends of the topics for Spark's progress, and which partitions wait for others."""
+        if not self._latest:
+            return None
+        report: dict[str, Any] = by_topic(self._latest)
+        if self._aligned and self._aligned.reached_us is not None:
+            waiting = by_topic(dict.fromkeys(self._aligned.waiting, 1))
+            report[ALIGNMENT] = {
+                "by": self._aligned.event_time.what,
+                "reached_ms": self._aligned.reached_us // 1000,
+                "waiting": {topic: sorted(map(int, numbers)) for topic, numbers in waiting.items()},
+            }
+        return report
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         begun = _by_partition(start)
@@ -270,6 +312,14 @@ def _rewound(
     (topic, number), offset, end = back[0], begun[back[0]], ends[back[0]]
     return records_lost(
         f"topic {topic!r}, partition {number}: the query is at offset {offset}, the topic ends at {end}"
+    )
+
+
+def _aligned_batches(following: BulkSourceSpec) -> AlignedBatches | None:
+    if following.event_time is None:
+        return None
+    return AlignedBatches(
+        following.cluster, following.event_time, committed=following.committed, skip_lost=following.go_on
     )
 
 

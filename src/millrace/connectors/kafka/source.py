@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +24,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import FETCH_MAX_WAIT_MS
 from millrace.clients.kafka.offsets import PartitionId
 from millrace.connectors.base.api import RecordDecoder, RunContext
-from millrace.connectors.base.message_source import DecodedSource, bad_start, data_loss_option
+from millrace.connectors.base.message_source import PartitionedSource, bad_start, data_loss_option
 from millrace.connectors.kafka.start_offsets import (
     Offsets,
     by_topic,
@@ -36,6 +36,7 @@ from millrace.connectors.kafka.start_offsets import (
 from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
 from millrace.dead_letters.kafka_writer import KafkaDeadLetterTarget
 from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX, dead_topic
+from millrace.errors import InvalidDefinition
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
 from millrace.settings import BULK_READER
@@ -53,15 +54,15 @@ _CARRIED = {
     "headers": "array<struct<key: string, value: binary>>",
 }
 _RAW = {"value": "binary", **_CARRIED}
-_EARLIEST = -2
-"""What Spark's source takes for the beginning of a partition."""
+_EARLIEST, _LATEST = -2, -1
+"""What Spark's source takes for the beginning and the end of a partition."""
 _RECENT_S = 60.0
 WORTHWHILE_RECORDS = 100_000
 """From how many records on the bulk source saves more time than the start of its process costs."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaSource(DecodedSource):
+class KafkaSource(PartitionedSource):
     """Topics of a Kafka cluster."""
 
     carried: ClassVar[dict[str, str]] = _CARRIED
@@ -193,9 +194,23 @@ class KafkaSource(DecodedSource):
             **self._subscription(),
             **self._beginning(context, cluster),
         }
-        most = self.max_per_batch or (context.offset_range.most if context.offset_range else None)
-        limits = {"maxOffsetsPerTrigger": most, "minPartitions": self.min_tasks}
+        limits = {"maxOffsetsPerTrigger": self._cap(context), "minPartitions": self.min_tasks}
         return chosen | {name: str(limit) for name, limit in limits.items() if limit}
+
+    def _cap(self, context: RunContext) -> int | None:
+        """Return the maximum number of records in a batch of Spark's own source.
+
+        It gives each partition its share, so that a backlog would have late records: then it has no maximum.
+        """
+        most = most_per_batch(self, context)
+        if most is None or not self.aligned_by(context.watermark):
+            return most
+        if self.max_per_batch and context.batches:
+            context.notify(
+                f"source {context.name!r}: max_per_batch is not used, as Spark's own source, which reads it "
+                "(millrace plan --explain says why), cannot cut batches by event time, and records would be late"
+            )
+        return None
 
     def _subscription(self) -> dict[str, str]:
         if self.matching:
@@ -221,26 +236,34 @@ class KafkaSource(DecodedSource):
         return {"startingOffsets": json.dumps({topic: dict(numbers) for topic, numbers in self.start.items()})}
 
 
-def left_to_spark(reader: KafkaSource, *, batches: bool, part: bool) -> str:
-    """Return why Spark's own source reads the topics; empty if the bulk source can. `part`: a replay reads a part."""
+def most_per_batch(reader: KafkaSource, context: RunContext) -> int | None:
+    """Return the maximum number of records in a batch; None if nobody has given one."""
+    return reader.max_per_batch or (context.offset_range.most if context.offset_range else None)
+
+
+def left_to_spark(reader: KafkaSource, *, batches: bool) -> str:
+    """Return why Spark's own source reads the topics; empty if the bulk source can."""
     reasons = (
         (BULK_READER.value() == "off", "MILLRACE_BULK_READER is off"),
         (not batches, "without batches no Python runs"),
-        (part, "a replay reads a part of the past"),
         (reader.min_tasks, "min_tasks is Spark's"),
         (reader.config, "config is for Java's consumer"),
-        (isinstance(reader.start, Mapping), "start names offsets"),
     )
     return next((why for holds, why in reasons if holds), "")
 
 
 def in_bulk(reader: KafkaSource, context: RunContext) -> bool:
     """Return whether the bulk source reads the topics instead of Spark's own."""
-    if left_to_spark(reader, batches=context.batches, part=context.offset_range is not None):
+    if left_to_spark(reader, batches=context.batches) or not is_plaintext(context.cluster()):
         return False
-    if not is_plaintext(context.cluster()):
-        return False
-    return BULK_READER.value() == "on" or _waiting(reader, context) >= WORTHWHILE_RECORDS
+    if BULK_READER.value() == "on":
+        return True
+    waiting, most = _waiting(reader, context), most_per_batch(reader, context)
+    if most is not None and reader.aligned_by(context.watermark):
+        # Spark's own source can only read a backlog in one batch. That of a replay does not grow.
+        is_bounded = context.offset_range is not None and context.offset_range.end is not None
+        return waiting > most or not is_bounded
+    return waiting >= WORTHWHILE_RECORDS
 
 
 def bulk_rows(
@@ -256,7 +279,9 @@ def bulk_rows(
         topics=reader.topics(),
         pattern=reader.matching,
         only=reader.partitions,
-        most=reader.max_per_batch,
+        until=context.offset_range.end if context.offset_range else None,
+        most=most_per_batch(reader, context),
+        event_time=reader.event_time(context.watermark),
         interval=context.trigger_interval_s,
         committed=reader.isolation == "read_committed",
         go_on=reader.continues_on_data_loss,
@@ -282,8 +307,30 @@ def _waiting(reader: KafkaSource, context: RunContext) -> int:
 
 
 def _begin(reader: KafkaSource, context: RunContext, cluster: Cluster) -> Offsets:
+    partitions = reader.places_now(cluster)
+    if context.offset_range and context.offset_range.knows(reader.topics_now(cluster)):
+        return _resolved(cluster, partitions, context.offset_range.starting(partitions))
+    if isinstance(reader.start, Mapping):
+        given = {topic: {str(number): offset for number, offset in own.items()} for topic, own in reader.start.items()}
+        if missing := [f"{topic}[{number}]" for topic, number in partitions if str(number) not in given.get(topic, {})]:
+            raise InvalidDefinition(
+                f"start of source {context.name!r} names no offset for {', '.join(missing)}",
+                hint="name one for each partition that is read; -2 is its beginning, -1 its end",
+            )
+        return _resolved(cluster, partitions, given)
     if reader.start == "latest":
-        return pinned_ends(context, cluster, reader.places_now(cluster))
-    places = [TopicPartition(*place) for place in reader.places_now(cluster)]
-    to = "earliest" if reader.start == "earliest" else parse_time(str(reader.start))
-    return by_topic(offsets.resolve(cluster, places, to))
+        return pinned_ends(context, cluster, partitions)
+    to = "earliest" if reader.start == "earliest" else parse_time(reader.start)
+    return by_topic(offsets.resolve(cluster, [TopicPartition(*partition) for partition in partitions], to))
+
+
+def _resolved(cluster: Cluster, partitions: Sequence[PartitionId], given: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Return the offsets that are given for partitions, of which -2 and -1 mean the beginning and the end."""
+    wanted = [TopicPartition(*partition) for partition in partitions]
+    first, end = offsets.resolve(cluster, wanted, "earliest"), offsets.resolve(cluster, wanted, "latest")
+    chosen: dict[PartitionId, int] = {}
+    for topic, number in partitions:
+        offset = given[topic][str(number)]
+        special = {_EARLIEST: first, _LATEST: end}.get(offset)
+        chosen[topic, number] = offset if special is None else special[topic, number]
+    return by_topic(chosen)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from millrace.atomic_files import write_whole
 from millrace.clients.kinesis.client import Kinesis
 from millrace.connectors.base.api import RunContext, Sink, retry_timeout_option
-from millrace.connectors.base.message_source import DecodedSource, bad_start, data_loss_option
+from millrace.connectors.base.message_source import PartitionedSource, bad_start, data_loss_option
 from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
 from millrace.errors.transport import errors_in_transport
 from millrace.pipeline.connector_facts import OptionMistake
@@ -66,7 +66,7 @@ class KinesisAccess:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KinesisSource(KinesisAccess, DecodedSource):
+class KinesisSource(KinesisAccess, PartitionedSource):
     """A stream of Kinesis: its shards, with those that splits and merges make of them."""
 
     carried: ClassVar[dict[str, str]] = _CARRIED

@@ -32,6 +32,7 @@ from millrace.engine.session.spark_conf import is_local
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
 from millrace.errors.transport import to_transport
 from millrace.object_stores import remove_folder
+from millrace.pipeline.analysis.pipeline import source_watermark
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger, Watermark, freeze
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
 from millrace.telemetry.panel_registry import PanelRegistry
@@ -235,6 +236,7 @@ class QueryTables:
         builder, query = self._builder, self._query
         context = replace(builder.context, name=source.name, static=source.static, query=query.name)
         context = replace(context, batches=query.batches, trigger_interval_s=query.trigger.seconds or 0.0)
+        context = replace(context, watermark=source_watermark(builder.pipeline, query.table, source))
         if builder.resumes(query, [sink_of(sink) for sink in query.sinks]):
             folder = builder.checkpoint(query)
             context = replace(context, checkpoint=folder, next_offsets=next_offsets(folder))

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from millrace.pipeline.analysis.operators import STATIC, UNKNOWN, StreamPlan
 from millrace.pipeline.analysis.python import python_plan
 from millrace.pipeline.model import PipelineDef, SourceDef, TableDef
+
+
+@dataclass(frozen=True)
+class SourceWatermark:
+    """The watermark that a query has on the rows of a source."""
+
+    delay_s: float
+    path: tuple[str, ...] = ()
+    """The column of the source that has the event time, and names of fields in it; empty if it is computed."""
+
+
+def source_watermark(pipeline: PipelineDef, table: str, source: SourceDef) -> SourceWatermark | None:
+    """Return the watermark that the query of a table has on the rows of a source; None if it has none.
+
+    Of several the shortest counts: what is late for one is lost there.
+    """
+    if source.watermark:
+        return SourceWatermark(source.watermark.seconds, (source.watermark.column,))
+    watermarks = [
+        SourceWatermark(found.watermark.seconds)
+        for name in pipeline.upstream(table)
+        if (found := pipeline.table(name)) and found.watermark and source in pipeline.upstream_sources(name)
+    ]
+    return min(watermarks, key=lambda watermark: watermark.delay_s, default=None)
 
 
 def analyse(pipeline: PipelineDef) -> dict[str, StreamPlan]:

@@ -1,0 +1,121 @@
+"""Batches that are cut by event time, so that the partitions of a source stay together.
+
+Spark's watermark follows the newest record of any partition. If each partition gives a share of its backlog to a
+batch, one partition may be hours ahead of another, whose records are late then although they came in time.
+
+- `EventTime` finds the event time of records: of a column, or that which the system has given the record.
+- `earliest` chooses the records of the next batch: those that come first in time over all partitions.
+- `WaitingPartitions` releases partitions that have waited for others for too long.
+
+Why no record is late: the key of a record is the newest event time of its partition up to it. A batch takes the
+records with the smallest keys. Let the largest key taken be K: every record that is left has a key of K or more, and
+so an event time of at least K minus the disorder within its partition. With a disorder up to the delay of the
+watermark none is older than the watermark, whatever the size of the batch and however the partitions are filled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.formats.base import Decoder, Format
+from millrace.pipeline.schema import Schema
+
+Times: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+"""Microseconds since 1970."""
+P = TypeVar("P", bound=Hashable)
+"""A partition."""
+NO_TIME = np.iinfo(np.int64).min
+"""The time of a record that has none: it keeps no other waiting."""
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """Where the event time of records is; can be pickled."""
+
+    what: str
+    """What it is, for people."""
+    delay_us: int
+    """The delay of the watermark."""
+    idle_after_s: float
+    """How long a partition may keep the others waiting without coming closer to them."""
+    format: Format | None = None
+    """What decodes records; None: the time that the system has given a record is its event time."""
+    schema: Schema | None = None
+    path: tuple[str, ...] = ()
+    """The name of the column, and of fields in it."""
+
+    def of(self, values: pa.Array, given: Times) -> Times:
+        """Return the event time of records by their bytes, and the times that the system has given them."""
+        if self.format is None:
+            return given
+        times = np.full(len(values), NO_TIME, np.int64)
+        decoded = self._decoder.decode(values)
+        if decoded.rows.num_rows:
+            column = decoded.rows.column(self.path[0])
+            for name in self.path[1:]:
+                column = pc.struct_field(column, name)
+            moments = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).fill_null(NO_TIME)
+            good = slice(None) if decoded.good is None else decoded.good.to_numpy()
+            times[good] = moments.to_numpy(zero_copy_only=False)
+        return times
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        if self.format is None:
+            raise RuntimeError("there is nothing to decode")
+        return self.format.decoder(self.schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_decoder"}
+
+
+def earliest(times: Mapping[P, Times], most: int) -> tuple[dict[P, int], int | None]:
+    """Return how many records of each partition come first in time, at most `most` in all.
+
+    Also return the newest time among them; None if there are none. A partition is read in its order: a record counts
+    with the newest time that its partition has had up to it.
+    """
+    keys = {partition: np.maximum.accumulate(own) for partition, own in times.items() if len(own)}
+    if not keys or most < 1:
+        return dict.fromkeys(times, 0), None
+    everything = np.concatenate(list(keys.values()))
+    if len(everything) <= most:
+        return {partition: len(own) for partition, own in times.items()}, int(everything.max())
+    last = int(np.partition(everything, most - 1)[most - 1])
+    counts = {partition: int(np.searchsorted(own, last, "left")) for partition, own in keys.items()}
+    left = most - sum(counts.values())
+    for partition, own in keys.items():  # of those with the same key any
+        same = min(left, int(np.searchsorted(own, last, "right")) - counts[partition])
+        counts[partition] += same
+        left -= same
+    return dict.fromkeys(times, 0) | counts, last
+
+
+@dataclass
+class WaitingPartitions:
+    """Partitions that give nothing to a batch, although they have records, because others are behind them in time."""
+
+    idle_after_s: float
+    since: dict[Any, tuple[float, int]] = field(default_factory=dict)
+    """By partition: the time of the clock at which it began to wait, and the event time that was reached."""
+
+    def update(self, waiting: Collection[Any], reached_us: int) -> list[Any]:
+        """Return the partitions that have waited long enough, while event time went slower than the clock."""
+        now = time.monotonic()
+        self.since = {partition: self.since.get(partition, (now, reached_us)) for partition in waiting}
+        released = []
+        for partition, (began, reached) in self.since.items():
+            waited = now - began
+            if waited > self.idle_after_s and reached_us - reached < waited * 1e6:
+                released.append(partition)
+        for partition in released:
+            del self.since[partition]
+        return released

@@ -1,0 +1,89 @@
+"""Batches that are cut by event time have no late records, however partitions are filled and whatever their size."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import accumulate
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.connectors.base.batch_alignment import NO_TIME, EventTime, Times, WaitingPartitions, earliest
+from millrace.formats.csv import Csv
+from millrace.formats.json import Json
+from millrace.pipeline.schema import parse_schema
+
+S = 1_000_000
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> tuple[list[list[int]], int]:
+    """Event times of partitions in their order, each with a disorder up to the delay, which is returned too."""
+    delay = draw(st.integers(0, 20))
+    own = st.lists(st.tuples(st.integers(0, 15), st.integers(0, delay)), max_size=40)
+    drawn = draw(st.lists(own, min_size=1, max_size=5))
+    return [
+        [newest - late for newest, (_, late) in zip(accumulate(step for step, _ in steps), steps, strict=True)]
+        for steps in drawn
+    ], delay
+
+
+@given(partitions(), st.integers(1, 60))
+def test_no_record_is_late_and_each_is_read_once(given_times: tuple[list[list[int]], int], most: int) -> None:
+    times, delay = given_times
+    left = {number: np.array(own, np.int64) for number, own in enumerate(times)}
+    watermark, newest, read = NO_TIME, NO_TIME, 0
+    while any(map(len, left.values())):
+        counts, reached = earliest(left, most)
+        taken = [int(one) for number, own in left.items() for one in own[: counts[number]]]
+        assert 0 < len(taken) <= most
+        assert reached is not None
+        assert reached >= max(taken)
+        assert all(one >= watermark for one in taken)
+        newest = max(newest, *taken)
+        watermark, read = newest - delay, read + len(taken)
+        left = {number: own[counts[number] :] for number, own in left.items()}
+    assert read == sum(map(len, times))
+
+
+def test_records_without_a_time_keep_nobody_waiting() -> None:
+    counts, reached = earliest({"a": np.array([NO_TIME, NO_TIME, 5]), "b": np.array([7, 8])}, 3)
+    assert (counts, reached) == ({"a": 3, "b": 0}, 5)
+    assert earliest({"a": np.array([], np.int64)}, 3) == ({"a": 0}, None)
+
+
+def times_of(event_time: EventTime, *values: bytes | None) -> list[int | None]:
+    copy: EventTime = pickle.loads(pickle.dumps(event_time))  # noqa: S301
+    given_times: Times = np.arange(len(values), dtype=np.int64)
+    return [None if one == NO_TIME else one for one in copy.of(pa.array(values, pa.binary()), given_times).tolist()]
+
+
+def test_the_event_time_is_that_of_a_column_or_of_the_system() -> None:
+    at = EventTime("at", 0, 1.0, Json(), parse_schema("at timestamp"), ("at",))
+    good, bad, null = b'{"at": "1970-01-01T00:00:02Z", "n": 1}', b"{", b'{"at": null}'
+    assert times_of(at, good, bad, good, null, None) == [2 * S, None, 2 * S, None, None]
+    inner = EventTime("bid.at", 0, 1.0, Json(), parse_schema("bid struct<at: timestamp>"), ("bid", "at"))
+    assert times_of(inner, b'{"bid": {"at": "1970-01-01T00:00:02Z"}}', b'{"bid": null}', b"{}") == [2 * S, None, None]
+    line = EventTime("at", 0, 1.0, Csv(), parse_schema("n int, at timestamp"), ("at",))
+    assert times_of(line, b"1,1970-01-01T00:00:02Z", b"x,1970-01-01T00:00:02Z") == [2 * S, None]
+    assert times_of(EventTime("Kafka's times", 0, 1.0), good, bad) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "reached_us", "released"),
+    [(9.0, 0, False), (11.0, 0, True), (11.0, 5 * S, True), (11.0, 12 * S, False)],
+)
+def test_who_waits_for_what_comes_no_closer_is_released(waited_s: float, reached_us: int, released: bool) -> None:
+    waiting = WaitingPartitions(10.0)
+    with patch("millrace.connectors.base.batch_alignment.time") as clock:
+        clock.monotonic.return_value = 100.0
+        assert waiting.update(["p"], 0) == []
+        clock.monotonic.return_value = 100.0 + waited_s
+        assert waiting.update(["p"], reached_us) == ["p"] * released
+        assert list(waiting.since) == ["p"] * (not released)
+        assert waiting.update([], 0) == []
+        assert not waiting.since  # it got something

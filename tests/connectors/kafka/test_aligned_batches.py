@@ -1,0 +1,169 @@
+"""The bulk source cuts batches of a topic by event time: no record is late, in whatever batches it is read."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from millrace.clients.kafka.producer import Delivery, Producer
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.batch_alignment import EventTime
+from millrace.connectors.kafka import aligned_batches
+from millrace.connectors.kafka.bulk_source import BulkSourceSpec, KafkaStreamReader
+from millrace.formats.json import Json
+from millrace.pipeline.schema import parse_schema
+from millrace.telemetry.progress import ALIGNMENT
+
+if TYPE_CHECKING:
+    from millrace.clients.kafka.cluster import Cluster
+
+Times = dict[int, list[int]]
+"""Event times in milliseconds, by partition."""
+DELAY_MS = 4_000
+AT = EventTime("at", DELAY_MS * 1000, 60.0, Json(), parse_schema("at timestamp_ntz"), ("at",))
+
+
+def text_of(moment_ms: int) -> bytes:
+    seconds, milliseconds = divmod(moment_ms, 1000)
+    return b'{"at": "2026-01-01T%02d:%02d:%02d.%03d"}' % (
+        seconds // 3600,
+        seconds // 60 % 60,
+        seconds % 60,
+        milliseconds,
+    )
+
+
+def put(cluster: Cluster, topic: str, times: Times) -> None:
+    producer = Producer(cluster, topic, Delivery(idempotence=False))
+    producer.send([Record(text_of(one), partition=number) for number, own in times.items() for one in own])
+    producer.close()
+
+
+def busy_at_different_times(seed: int, count: int) -> Times:
+    """Partitions of which one after the other is busy, and one that ends early; a disorder of just under the delay."""
+    chance = random.Random(seed)
+    times: Times = {0: [], 1: [], 2: []}
+    for number in range(count):
+        moment = 60_000 + number * 10
+        hot = number * 9 // count % 3
+        partition = hot if chance.random() < 0.95 else chance.randrange(3)
+        if partition == 2 and number > count / 2:
+            partition = 0
+        times[partition].append(moment - chance.randrange(DELAY_MS))
+    return times
+
+
+def batches(reader: KafkaStreamReader, topic: str, times: Times, limit: ReadLimit) -> list[list[int]]:
+    """The event times of each batch, until everything is read."""
+    start: dict[str, Any] = reader.initialOffset()
+    found = []
+    while (end := reader.latestOffset(start, limit)) != start:
+        spans = {number: (start.get(topic, {}).get(str(number), 0), end[topic][str(number)]) for number in times}
+        found.append([one for number, (low, high) in spans.items() for one in times[number][low:high]])
+        start = end
+    return found
+
+
+def late(found: list[list[int]]) -> int:
+    """How many records are older than the watermark of their batch."""
+    newest, count = 0, 0
+    for batch in found:
+        count += sum(one < newest - DELAY_MS for one in batch)
+        newest = max(newest, *batch)
+    return count
+
+
+@pytest.mark.parametrize("most", [100, 1000, 2500])
+@pytest.mark.parametrize("most_exact", [400_000, 500], ids=["exact", "estimated"])
+def test_no_record_is_late_and_batches_have_no_more_than_they_may(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch, most: int, most_exact: int
+) -> None:
+    monkeypatch.setattr(aligned_batches, "_MAX_EXACT_RECORDS", most_exact)
+    monkeypatch.setattr(aligned_batches, "_LEAST_AHEAD_RECORDS", 50)
+    times = busy_at_different_times(7, 3000)
+    put(cluster, topic, times)
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), most=most, event_time=AT))
+    found = batches(reader, topic, times, ReadMaxRows(most))
+    assert sum(map(len, found)) == 3000
+    assert max(map(len, found)) <= most
+    assert len(found) <= 2 * 3000 / most + 1  # nor are they much smaller
+    assert late(found) == 0
+    shares = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), most=most))
+    assert late(batches(shares, topic, times, ReadMaxRows(most))) > 0  # as it was without
+
+
+def test_a_large_backlog_whose_batches_have_no_fixed_size(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aligned_batches, "_MAX_EXACT_RECORDS", 100)
+    monkeypatch.setattr("millrace.connectors.kafka.bulk_source._FIRST", 700)
+    times = busy_at_different_times(3, 3000)
+    put(cluster, topic, times)
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), event_time=AT))
+    found = batches(reader, topic, times, ReadAllAvailable())
+    assert sum(map(len, found)) == 3000
+    assert 500 < len(found[0]) < 900
+    assert late(found) == 0
+
+
+def test_times_of_kafka_serve_where_records_have_none(cluster: Cluster, topic: str) -> None:
+    times = {0: [10_000 * number for number in range(50)], 1: [5], 2: [490_000 + number for number in range(50)]}
+    producer = Producer(cluster, topic, Delivery(idempotence=False))
+    producer.send(
+        [Record(b"?", timestamp=1_000 + one, partition=number) for number, own in times.items() for one in own]
+    )
+    producer.close()
+    own = EventTime("the times of Kafka's records", DELAY_MS * 1000, 60.0)
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), most=20, event_time=own))
+    found = batches(reader, topic, times, ReadMaxRows(20))
+    assert late(found) == 0
+    assert [max(batch) for batch in found[:2]] == [180_000, 380_000]  # the third partition waits
+
+
+def read_step(reader: KafkaStreamReader, start: dict[str, Any], most: int) -> dict[str, Any]:
+    return reader.latestOffset(start, ReadMaxRows(most))
+
+
+def test_who_waits_is_reported_and_released_in_the_end(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(cluster, topic, {0: [1_000] * 60, 1: [90_000] * 60, 2: []})
+    clock: list[float] = [0.0]
+    monkeypatch.setattr("millrace.connectors.base.batch_alignment.time.monotonic", lambda: clock[0])
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), most=10, event_time=AT))
+    first = read_step(reader, {}, 10)
+    assert first == {topic: {"0": 10, "1": 0, "2": 0}}
+    report = reader.reportLatestOffset()
+    assert report is not None
+    assert report[topic] == {"0": 60, "1": 60, "2": 0}
+    assert report[ALIGNMENT] == {"by": "at", "reached_ms": 1_767_225_601_000, "waiting": {topic: [1]}}
+    clock[0] = 61.0
+    second = read_step(reader, first, 10)
+    assert second[topic]["1"] > 0  # it has waited for a minute, and the other is no newer than it was
+    rest = read_step(reader, second, 1000)
+    assert rest == {topic: {"0": 60, "1": 60, "2": 0}}
+    assert ALIGNMENT not in (reader.reportLatestOffset() or {})
+
+
+def test_a_replay_ends_where_it_should(cluster: Cluster, topic: str) -> None:
+    put(cluster, topic, {0: [1, 2, 3], 1: [1, 2, 3], 2: [1]})
+    until = {topic: {"0": 2, "1": 3}}
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {topic: {"0": 1}}, (topic,), until=until))
+    assert read_step(reader, reader.initialOffset(), 100) == {topic: {"0": 2, "1": 3, "2": 0}}
+
+
+def test_batches_are_the_same_whoever_plans_them(cluster: Cluster, topic: str) -> None:
+    """After a crash another process plans the next batch, without what the first one had looked at ahead."""
+    times = busy_at_different_times(11, 600)
+    put(cluster, topic, times)
+    spec = BulkSourceSpec(cluster, {}, (topic,), most=50, event_time=AT)
+    one = KafkaStreamReader(spec)
+    ends: list[dict[str, Any]] = [{}]
+    for _ in range(12):
+        ends.append(read_step(one, ends[-1], 50))
+    for start, end in pairwise(ends):
+        assert read_step(KafkaStreamReader(spec), start, 50) == end
