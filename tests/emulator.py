@@ -92,21 +92,29 @@ class Emulator:
         waiter = self.client.get_waiter("stream_exists")
         waiter.wait(StreamName=stream, WaiterConfig={"Delay": 0.02, "MaxAttempts": 500})
 
-    def put(self, stream: str, values: list[bytes] | list[str], key: str | None = None) -> None:
-        """Records, each under a key of its own unless one is given."""
+    def put(
+        self, stream: str, values: list[bytes] | list[str], key: str | None = None, shard: str | None = None
+    ) -> None:
+        """Records, each under a key of its own unless one is given; all to one shard if it is named."""
+        chosen = {"ExplicitHashKey": self._span(stream, shard)["StartingHashKey"]} if shard else {}
         encoded = [one if isinstance(one, bytes) else one.encode() for one in values]
         for at in range(0, len(encoded), 500):
             part = encoded[at : at + 500]
-            records = [{"Data": one, "PartitionKey": key or f"k{at + n}"} for n, one in enumerate(part)]
+            records = [{"Data": one, "PartitionKey": key or f"k{at + n}", **chosen} for n, one in enumerate(part)]
             assert self.client.put_records(StreamName=stream, Records=records)["FailedRecordCount"] == 0
 
     def split(self, stream: str, shard: str) -> None:
         """Split a shard in two halves."""
-        listed = self.client.describe_stream(StreamName=stream)["StreamDescription"]["Shards"]
-        span = next(one["HashKeyRange"] for one in listed if one["ShardId"] == shard)
+        span = self._span(stream, shard)
         middle = (int(span["StartingHashKey"]) + int(span["EndingHashKey"])) // 2
         self.client.split_shard(StreamName=stream, ShardToSplit=shard, NewStartingHashKey=str(middle))
         self.settled(stream)
+
+    def _span(self, stream: str, shard: str) -> dict[str, str]:
+        """The hash keys of a shard."""
+        listed = self.client.describe_stream(StreamName=stream)["StreamDescription"]["Shards"]
+        span: dict[str, str] = next(one["HashKeyRange"] for one in listed if one["ShardId"] == shard)
+        return span
 
     def merge(self, stream: str, one: str, other: str) -> None:
         """Merge two shards that are beside each other."""

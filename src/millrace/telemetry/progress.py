@@ -23,7 +23,7 @@ METRICS = "millrace.panels"
 
 WITHIN = "millrace.within."
 """With the name of a source: the observation that counts its rows before the end of a replay."""
-ALIGNMENT = "millrace.alignment"
+_ALIGNMENT = "millrace.alignment"
 """Beside the topics of a source's latest offsets: by what its batches are cut, and which partitions wait."""
 
 
@@ -35,8 +35,13 @@ class Alignment:
     """What the event time is, in words."""
     reached_ms: int
     """The event time up to which partitions were read."""
-    waiting: tuple[Place, ...] = ()
-    """The partitions that gave nothing, because others were behind them."""
+    waiting: tuple[str, ...] = ()
+    """The partitions that gave nothing, because others were behind them, as `posts[1]`; or shards."""
+
+
+def alignment_report(by: str, reached_us: int, waiting: Sequence[str]) -> dict[str, Any]:
+    """Return what a source adds to its latest offsets, for `SourceProgress.alignment`."""
+    return {_ALIGNMENT: {"by": by, "reached_ms": reached_us // 1000, "waiting": list(waiting)}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +158,10 @@ def _input_rows(progress: Mapping[str, Any], metrics: Mapping[str, Any]) -> int:
 def _source(progress: Mapping[str, Any]) -> SourceProgress:
     end, latest = progress.get("endOffset"), progress.get("latestOffset")
     alignment = None
-    if isinstance(latest, dict) and ALIGNMENT in latest:
-        latest = dict(latest)
-        cut = latest.pop(ALIGNMENT)
-        waiting = tuple((topic, number) for topic, numbers in cut["waiting"].items() for number in numbers)
-        alignment = Alignment(cut["by"], cut["reached_ms"], waiting)
+    if isinstance(latest, dict) and _ALIGNMENT in latest:
+        cut = latest[_ALIGNMENT]
+        alignment = Alignment(cut["by"], cut["reached_ms"], tuple(cut["waiting"]))
+        latest = {topic: offsets for topic, offsets in latest.items() if topic != _ALIGNMENT} or None
     return SourceProgress(
         description=progress.get("description") or "",
         rows=progress.get("numInputRows") or 0,

@@ -14,10 +14,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from emulator import KEYS, REGION, Emulator, Faults, failing
 from millrace.clients.kinesis.kpl_aggregation import aggregate
+from millrace.connectors.base.batch_alignment import EventTime
 from millrace.connectors.kinesis.source import KinesisStreamReader, ShardSourceSpec
 from millrace.dead_letters.letter import from_json_line
 from millrace.errors import KinesisDenied, RecordsGone, UnknownStream
+from millrace.formats.json import Json
 from millrace.pipeline.loading.python import Pipeline
+from millrace.pipeline.schema import parse_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,6 +81,45 @@ def test_shards_are_followed_through_splits_merges_restarts_and_bad_records(
     ]
     assert letter.value == b"no json"
     assert letter.origin.startswith(f"kinesis://{stream}/shardId-")
+
+
+@pytest.mark.parametrize("most", [40, None])
+def test_shards_that_are_read_in_many_batches_stay_together_in_event_time(
+    emulator: Emulator, stream: str, most: int | None
+) -> None:
+    """One shard has the first half of the time and nearly nothing of the second, the other one the second half."""
+    event_time = EventTime("at", 4_000_000, 60.0, Json(), parse_schema("at timestamp_ntz"), ("at",))
+    seconds = {"shardId-000000000000": [*range(300), 599], "shardId-000000000001": [5, *range(300, 600)]}
+    for shard, own in seconds.items():
+        values = [json.dumps({"at": f"2026-01-01T00:{second // 60:02}:{second % 60:02}"}) for second in own]
+        emulator.put(stream, values, shard=shard)
+    spec = ShardSourceSpec(emulator.door, stream, most=most, event_time=event_time)
+    reader = KinesisStreamReader(spec)
+    reader.prepareForTriggerAvailableNow()
+    limit, start = reader.getDefaultReadLimit(), reader.initialOffset()
+    batches: list[list[int]] = []
+    try:
+        while (end := reader.latestOffset(start, limit)) != start:
+            blocks = [block for part in reader.partitions(start, end) for block in reader.read(part)]
+            batches.append([_second(value) for block in blocks for value in block.column("value").to_pylist()])
+            start = end
+    finally:
+        reader.stop()
+    assert sorted(second for batch in batches for second in batch) == sorted(seconds_of(seconds))
+    newest = 0
+    for batch in batches:
+        assert not [second for second in batch if second < newest - 4]
+        newest = max([newest, *batch])
+    assert len(batches) > 10 if most else batches
+
+
+def _second(value: bytes) -> int:
+    minutes, seconds = map(int, json.loads(value)["at"][14:].split(":"))
+    return 60 * minutes + seconds
+
+
+def seconds_of(shards: dict[str, list[int]]) -> list[int]:
+    return [second for own in shards.values() for second in own]
 
 
 def test_a_batch_that_comes_again_is_the_same(

@@ -11,10 +11,10 @@ import random
 import threading
 import time
 from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
 from itertools import takewhile
-from typing import Any
+from typing import Any, Protocol
 
 from millrace.clients.kinesis.client import CONNECTIONS, Kinesis, Shard, boto_time, code_of, is_busy, is_transient
 from millrace.clients.kinesis.shard_positions import SequenceRange, ShardPosition, ShardReadLimit
@@ -52,11 +52,23 @@ class _ShardState:
     """Whether the first record must be the last one that was read: else those between them are gone."""
     late: bool = False
     """Whether what comes next came after the time that is asked for."""
+    is_at_end: bool = False
+    """Whether the last answer had everything up to the end."""
     caught: float = 0.0
     """When it was last asked for more and had nothing newer, in seconds since 1970."""
     pause: float = 0.0
     failing: float | None = None
     """Since when the service has refused."""
+
+
+class RecordOrder(Protocol):
+    """Decides which of the records that are held come next."""
+
+    def note_times(self, records: Sequence[Record]) -> None:
+        """Write to records that have just come what `counts` needs; called in the threads that read."""
+
+    def counts(self, held: Mapping[str, Sequence[Record]], going_on: Collection[str], most: int) -> dict[str, int]:
+        """Return how many records of each shard come next; shards that are `going_on` have more than is held."""
 
 
 class ShardReader:
@@ -74,9 +86,10 @@ class ShardReader:
         most: int = MAX_RECORDS,
         go_on: bool = False,
         until: int | None = None,
+        order: RecordOrder | None = None,
     ) -> None:
         self._door, self._poll, self._most = door, poll, min(most, MAX_RECORDS)
-        self._go_on, self._until = go_on, until
+        self._go_on, self._until, self._order = go_on, until, order
         self._stream = door.stream(start.stream)
         self._reach = self._same(start)
         self._listed: list[Shard] = []
@@ -103,16 +116,14 @@ class ShardReader:
             return {shard.id: shard for shard in self._listed}
 
     def take(self, most: int | None = None) -> ShardReadLimit:
-        """Move on over buffered records, at most `most`, evenly by shard."""
+        """Move on over buffered records, at most `most`: the earliest of all shards, or evenly by shard."""
         with self._changed:
             self._require_well()
-            shards = sorted(self._shard_states.values(), key=lambda shard: len(shard.records))
-            left = sum(len(shard.records) for shard in shards) if most is None else most
+            most = sum(len(shard.records) for shard in self._shard_states.values()) if most is None else most
+            counts = self._even_counts(most) if self._order is None else self._ordered_counts(self._order, most)
             positions, self._taken = dict(self._reach.shards), {}
-            for number, shard in enumerate(shards):  # the fuller ones last: they get what the others leave
-                share = min(len(shard.records), -(-left // (len(shards) - number)))
-                positions[shard.shard] = self._handed_out(shard, share)
-                left -= share
+            for name, count in counts.items():
+                positions[name] = self._handed_out(self._shard_states[name], count)
             ended = [name for name in self._shard_states if positions[name].ended]
             self._reach = replace(self._reach, shards=positions)
             for name in ended:
@@ -122,6 +133,19 @@ class ShardReader:
                 self._again(_LISTING, 0.0)
             self._changed.notify_all()
             return self._reach
+
+    def _even_counts(self, left: int) -> dict[str, int]:
+        shards = sorted(self._shard_states.values(), key=lambda shard: len(shard.records))
+        counts = {}
+        for number, shard in enumerate(shards):  # the fuller ones last: they get what the others leave
+            counts[shard.shard] = min(len(shard.records), -(-left // (len(shards) - number)))
+            left -= counts[shard.shard]
+        return counts
+
+    def _ordered_counts(self, order: RecordOrder, most: int) -> dict[str, int]:
+        held = {name: list(shard.records) for name, shard in self._shard_states.items()}
+        going_on = {name for name, shard in self._shard_states.items() if not shard.is_at_end}
+        return order.counts(held, going_on, most)
 
     def taken(self, span: SequenceRange) -> list[Record] | None:
         """The records of a span, where it is what was taken last."""
@@ -138,12 +162,12 @@ class ShardReader:
         def is_over() -> bool:
             shards = self._shard_states.values()
             is_empty = first and all(shard.caught or shard.late for shard in shards)
-            return bool(self._failure) or self._has_more() or is_empty
+            return bool(self._failure) or (self._has_more() and self._is_ordered()) or is_empty
 
         with self._changed:
             self._changed.wait_for(is_over, seconds)
             self._require_well()
-            return self._has_more()
+            return self._has_more() and self._is_ordered()
 
     def is_caught_up(self, since: float) -> bool:
         """Whether all that came before a time (in seconds since 1970) is taken."""
@@ -200,7 +224,7 @@ class ShardReader:
             shard.size -= size
             self._held -= size
             self._taken[shard.shard] = taken
-            position = ShardPosition(taken[-1]["SequenceNumber"], taken[0]["SequenceNumber"], seen=_arrived(taken[-1]))
+            position = ShardPosition(taken[-1]["SequenceNumber"], taken[0]["SequenceNumber"], seen=arrived(taken[-1]))
         if not shard.records and shard.closed:
             position = replace(position, ended=True, since=None)
         # That nothing came is worth noting only now and then: each note is a batch.
@@ -216,6 +240,10 @@ class ShardReader:
             for shard in self._shard_states.values()
         )
 
+    def _is_ordered(self) -> bool:
+        """Whether enough is known to say which records come first: something of every shard."""
+        return self._order is None or all(shard.records or shard.is_at_end for shard in self._shard_states.values())
+
     def _require_well(self) -> None:
         if self._failure:
             raise self._failure
@@ -223,8 +251,7 @@ class ShardReader:
     def _again(self, name: str, seconds: float) -> None:
         if name == _LISTING:  # scheduled once: each schedule repeats itself
             self._due = [(at, due) for at, due in self._due if due != _LISTING]
-            heapify(self._due)
-        heappush(self._due, (time.monotonic() + seconds, name))
+        self._due.append((time.monotonic() + seconds, name))
         self._changed.notify_all()
 
     def _work(self) -> None:
@@ -243,13 +270,22 @@ class ShardReader:
         """What is due; None when it is over."""
         with self._changed:
             while not self._over and not self._failure:
-                if not self._due or self._held >= _MAX_BUFFER_BYTES:
+                due = [entry for entry in self._due if self._has_room(entry[1])]
+                if not due:
                     self._changed.wait()
-                elif (wait := self._due[0][0] - time.monotonic()) > 0:
+                    continue
+                first = min(due)
+                if (wait := first[0] - time.monotonic()) > 0:
                     self._changed.wait(wait)
                 else:
-                    return heappop(self._due)[1]
+                    self._due.remove(first)
+                    return first[1]
             return None
+
+    def _has_room(self, name: str) -> bool:
+        """Whether more may be read ahead of a shard: always where nothing is, as others may wait for it."""
+        shard = self._shard_states.get(name)
+        return self._held < _MAX_BUFFER_BYTES or shard is None or not shard.records
 
     def _read(self, shard: _ShardState) -> None:
         asked = time.time()
@@ -261,7 +297,9 @@ class ShardReader:
             self._refused(shard, error)
             return
         proven, until = self._proven(shard, answer), self._until
-        records = proven if until is None else list(takewhile(lambda record: _arrived(record) <= until, proven))
+        records = proven if until is None else list(takewhile(lambda record: arrived(record) <= until, proven))
+        if self._order is not None:
+            self._order.note_times(records)
         with self._changed:
             shard.iterator, shard.failing, shard.pause = answer.get("NextShardIterator"), None, 0.0
             shard.late = len(records) < len(proven)
@@ -276,6 +314,7 @@ class ShardReader:
             at_the_end = not answer.get("MillisBehindLatest") and len(answer["Records"]) < self._most
             if at_the_end and not shard.late:
                 shard.caught = asked
+            shard.is_at_end = at_the_end or shard.late or shard.closed
             if not shard.closed and not shard.late:
                 self._again(shard.shard, self._poll if at_the_end else 0.0)
             self._changed.notify_all()
@@ -378,7 +417,8 @@ def _last_number(records: list[Record]) -> str | None:
     return records[-1]["SequenceNumber"] if records else None
 
 
-def _arrived(record: Record) -> int:
+def arrived(record: Record) -> int:
+    """Return when a record came, in milliseconds since 1970."""
     return int(record["ApproximateArrivalTimestamp"].timestamp() * 1000)
 
 

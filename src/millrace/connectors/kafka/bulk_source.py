@@ -40,7 +40,7 @@ from millrace.connectors.kafka.aligned_batches import AlignedBatches
 from millrace.connectors.kafka.start_offsets import Offsets, by_topic
 from millrace.errors import KafkaUnreachable
 from millrace.errors.transport import errors_in_transport
-from millrace.telemetry.progress import ALIGNMENT
+from millrace.telemetry.progress import alignment_report
 
 
 def row_blocks(found: Iterator[RecordColumns], span: FetchRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -219,12 +219,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             return None
         report: dict[str, Any] = by_topic(self._latest)
         if self._aligned and self._aligned.reached_us is not None:
-            waiting = by_topic(dict.fromkeys(self._aligned.waiting, 1))
-            report[ALIGNMENT] = {
-                "by": self._aligned.event_time.what,
-                "reached_ms": self._aligned.reached_us // 1000,
-                "waiting": {topic: sorted(map(int, numbers)) for topic, numbers in waiting.items()},
-            }
+            waiting = [f"{topic}[{number}]" for topic, number in sorted(self._aligned.waiting)]
+            report |= alignment_report(self._aligned.event_time.what, self._aligned.reached_us, waiting)
         return report
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:

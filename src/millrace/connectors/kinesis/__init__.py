@@ -101,7 +101,10 @@ class KinesisSource(KinesisAccess, PartitionedSource):
         from millrace.connectors.kinesis.source import ShardSourceSpec, stream_source
 
         continues, since = self.on_data_loss == "continue", self._since(context)
-        kind = stream_source(ShardSourceSpec(self.door, self.stream, since, self.max_per_batch, self.poll, continues))
+        event_time = self.event_time(context.watermark)
+        kind = stream_source(
+            ShardSourceSpec(self.door, self.stream, since, self.max_per_batch, self.poll, continues, event_time)
+        )
         context.spark.dataSource.register(kind)
         return context.spark.readStream.format(kind.name()).load()
 

@@ -4,6 +4,7 @@ Kinesis does not report how far a shard goes, so that the end of a batch is foun
 that goes to the tasks with their partitions, and is not read twice; only a batch that is repeated is read again, by
 the tasks.
 
+- `EarliestRecords` chooses what comes next of the records that are read ahead: by event time over all shards.
 - `KinesisStreamReader` decides what a batch reads, and reads it.
 - `packed_records`, `unpacked_records` and `row_blocks` have records in Arrow: on their way to a task, and as rows.
 """
@@ -11,12 +12,14 @@ the tasks.
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -25,9 +28,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from millrace.clients.kinesis.client import Kinesis
 from millrace.clients.kinesis.kpl_aggregation import MAGIC, deaggregate
 from millrace.clients.kinesis.shard_positions import SequenceRange, ShardReadLimit, records_between
-from millrace.clients.kinesis.shard_reader import MAX_RECORDS, Record, ShardReader, read_again
+from millrace.clients.kinesis.shard_reader import MAX_RECORDS, Record, ShardReader, arrived, read_again
+from millrace.connectors.base.batch_alignment import NO_TIME, EventTime, WaitingPartitions, earliest
 from millrace.connectors.base.message_source import data_source
 from millrace.errors.transport import errors_in_transport
+from millrace.telemetry.progress import alignment_report
 
 ROW_DDL = "value binary, key binary, stream string, shard string, sequence string, timestamp timestamp"
 _NAMES = [column.split()[0] for column in ROW_DDL.split(", ")]
@@ -79,6 +84,51 @@ def _deaggregated(records: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, records.schema)
 
 
+_EVENT_TIME = "EventTime"
+"""The key of a record's event time, beside those that boto3 gives it."""
+
+
+class EarliestRecords:
+    """The records that come first in event time over all shards."""
+
+    def __init__(self, event_time: EventTime) -> None:
+        self.event_time = event_time
+        self.reached_us: int | None = None
+        self.waiting = WaitingPartitions(event_time.idle_after_s)
+        self._lock = threading.Lock()
+
+    def note_times(self, records: Sequence[Record]) -> None:
+        """Write the event time to each record; of one that packs several the newest of these."""
+        parts = [[data for _, data in deaggregate(record["Data"]) or [("", record["Data"])]] for record in records]
+        counts = [len(part) for part in parts]
+        given = np.repeat(np.array([arrived(record) * 1000 for record in records], np.int64), counts)
+        values = pa.array([data for part in parts for data in part], pa.binary())
+        with self._lock:
+            times = self.event_time.of(values, given)
+        ends = np.cumsum(counts, dtype=np.int64).tolist()
+        for record, count, end in zip(records, counts, ends, strict=True):
+            record[_EVENT_TIME] = int(times[end - count : end].max(initial=NO_TIME))
+
+    def counts(self, held: Mapping[str, Sequence[Record]], going_on: Collection[str], most: int) -> dict[str, int]:
+        """Return how many records of each shard come next: none that may be newer than what is not held yet."""
+        times = {
+            shard: np.array([record[_EVENT_TIME] for record in records], np.int64) for shard, records in held.items()
+        }
+        newest = {shard: np.maximum.accumulate(own) for shard, own in times.items()}
+        if any(not len(newest[shard]) for shard in going_on):
+            return dict.fromkeys(held, 0)
+        known = min((int(newest[shard][-1]) for shard in going_on), default=None)
+        if known is not None:
+            times = {shard: own[: np.searchsorted(newest[shard], known, "right")] for shard, own in times.items()}
+        counts, reached = earliest(times, most)
+        self.reached_us = self.reached_us if reached is None else reached
+        total = sum(map(len, held.values()))
+        waiting = [shard for shard, records in held.items() if records and not counts[shard]]
+        for shard in self.waiting.update(waiting, self.reached_us or 0):
+            counts[shard] = max(1, most * len(held[shard]) // total) if most < total else len(held[shard])
+        return counts
+
+
 _WAIT_S, _FIRST_WAIT_S = 0.2, 5.0
 """Seconds that Spark is kept waiting for a record, before it asks again; and where a query begins, for a first answer.
 
@@ -97,6 +147,8 @@ class ShardSourceSpec:
     most: int | None = None
     poll: float = 0.25
     go_on: bool = False
+    event_time: EventTime | None = None
+    """By what batches are cut across shards; None: each gives its share."""
 
 
 class ShardInputPartition(InputPartition):  # type: ignore[misc]  # pyspark's types are not read
@@ -118,6 +170,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def __init__(self, following: ShardSourceSpec) -> None:
         self._following = following
         self._tail: ShardReader | None = None
+        self._order = EarliestRecords(following.event_time) if following.event_time else None
         self._given: ShardReadLimit | None = None
         """The end of the last batch, or the start; the reader may know more shards by now."""
         self._until: float | None = None
@@ -157,7 +210,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             self.stop()
             own = self._following
             most = min(own.most or MAX_RECORDS, MAX_RECORDS)
-            self._tail = ShardReader(own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last)
+            self._tail = ShardReader(
+                own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last, order=self._order
+            )
             self._given = start
             self._tail.wait(_FIRST_WAIT_S, first=True)
         return self._tail
@@ -176,6 +231,13 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             packed = partition.records or packed_records(read_again(own.door, own.stream, span, go_on=own.go_on))
             yield from row_blocks(unpacked_records(packed), own.stream, span.shard)
 
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Return no ends, as Kinesis does not report them, but which shards wait for others."""
+        if self._order is None or self._order.reached_us is None:
+            return None
+        waiting = sorted(self._order.waiting.since)
+        return alignment_report(self._order.event_time.what, self._order.reached_us, waiting)
+
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark's checkpoint is what counts."""
 
@@ -186,7 +248,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to tasks: no threads and no records."""
-        return {"_following": self._following, "_tail": None, "_given": None, "_until": None, "_last": None}
+        empty = dict.fromkeys(("_tail", "_order", "_given", "_until", "_last"))
+        return {"_following": self._following, **empty}
 
 
 def stream_source(following: ShardSourceSpec) -> type[DataSource]:
