@@ -109,6 +109,8 @@ def flume(
     include: _Text | Sequence[_Text] | None = ...,
     on_bad: Literal["dead_letter", "drop", "fail"] = ...,
     decoder: Literal["arrow", "spark"] = ...,
+    alignment: Literal["event_time", "arrival", "off"] = ...,
+    idle_after: _Text | float = ...,
     start: _Text | Mapping[str, Any] = ...,
     max_per_batch: int | None = ...,
     isolation: Literal["read_committed", "read_uncommitted"] = ...,
@@ -128,6 +130,8 @@ def flume(
     include: Columns to keep beside the decoded ones.
     on_bad: What becomes of a record that cannot be decoded.
     decoder: What decodes json and csv: arrow, in columns; or spark, with from_json and from_csv, which forgive more.
+    alignment: By what a batch of a backlog is cut across partitions, if the query has a watermark: the event times of its records, the times that the system gave them (arrival), or off: each partition gives its share.
+    idle_after: How long a partition whose event time does not go on keeps others waiting.
     topic: The topic that keeps the events.
     start: Where to begin: earliest, latest, a time, 1h ago, or offsets as {posts: {0: 23}}.
     max_per_batch: Maximum number of records in a batch.
@@ -160,6 +164,8 @@ def kafka(
     include: _Text | Sequence[_Text] | None = ...,
     on_bad: Literal["dead_letter", "drop", "fail"] = ...,
     decoder: Literal["arrow", "spark"] = ...,
+    alignment: Literal["event_time", "arrival", "off"] = ...,
+    idle_after: _Text | float = ...,
     pattern: _Text | None = ...,
     partitions: Mapping[str, Any] | None = ...,
     start: _Text | Mapping[str, Any] = ...,
@@ -187,6 +193,8 @@ def kafka(
     include: Columns to keep beside the decoded ones.
     on_bad: What becomes of a record that cannot be decoded.
     decoder: What decodes json and csv: arrow, in columns; or spark, with from_json and from_csv, which forgive more.
+    alignment: By what a batch of a backlog is cut across partitions, if the query has a watermark: the event times of its records, the times that the system gave them (arrival), or off: each partition gives its share.
+    idle_after: How long a partition whose event time does not go on keeps others waiting.
     topic: The topic, or several.
     pattern: Every topic whose name matches this regular expression.
     partitions: Only these partitions, as {posts: [0, 1]}.
@@ -218,6 +226,8 @@ def kinesis(
     include: _Text | Sequence[_Text] | None = ...,
     on_bad: Literal["dead_letter", "drop", "fail"] = ...,
     decoder: Literal["arrow", "spark"] = ...,
+    alignment: Literal["event_time", "arrival", "off"] = ...,
+    idle_after: _Text | float = ...,
     region: _Text | None = ...,
     endpoint: _Text | None = ...,
     retry_timeout: _Text | float = ...,
@@ -243,6 +253,8 @@ def kinesis(
     include: Columns to keep beside the decoded ones.
     on_bad: What becomes of a record that cannot be decoded.
     decoder: What decodes json and csv: arrow, in columns; or spark, with from_json and from_csv, which forgive more.
+    alignment: By what a batch of a backlog is cut across partitions, if the query has a watermark: the event times of its records, the times that the system gave them (arrival), or off: each partition gives its share.
+    idle_after: How long a partition whose event time does not go on keeps others waiting.
     region: The region of AWS.
     endpoint: Another address of the service, as http://127.0.0.1:4567.
     retry_timeout: How long requests are repeated while the service is away or has no capacity.

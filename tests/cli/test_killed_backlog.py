@@ -35,7 +35,12 @@ def send(cluster: Cluster, topic: str) -> Counter[int]:
     for number in range(COUNT):
         at = 1_767_225_600 + number / 10 - chance.random() * 1.5
         expected[int(at // 10 * 10)] += 1
-        records.append(Record(json.dumps({"at": datetime.fromtimestamp(at, UTC).isoformat()}).encode(), partition=number * 6 // COUNT % 3))
+        records.append(
+            Record(
+                json.dumps({"at": datetime.fromtimestamp(at, UTC).isoformat()}).encode(),
+                partition=number * 6 // COUNT % 3,
+            )
+        )
     producer = Producer(cluster, topic, Delivery(idempotence=False))
     producer.send(records)
     producer.close()

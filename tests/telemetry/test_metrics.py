@@ -8,9 +8,10 @@ from datetime import timedelta
 import pytest
 
 from millrace.errors import QueryFailed, SourceLocation
+from millrace.telemetry.channels import milliseconds
 from millrace.telemetry.measurements import Lag, Measurements, Usage
 from millrace.telemetry.metrics import run_state
-from millrace.telemetry.progress import SourceProgress
+from millrace.telemetry.progress import Alignment, SourceProgress
 from millrace.telemetry.query_status import Phase, RunStatus
 from millrace.telemetry.topology import UNPLANNED, ExpectedQuery, Topology
 
@@ -139,3 +140,13 @@ def test_how_busy_a_query_is() -> None:
     run_status.update("popular", Phase.RUNNING)  # a batch is at work since the last one ended
     later = NOW + timedelta(seconds=60)
     assert run_state(run_status, Measurements(), OUTLINE, later)["queries"][0]["busy"] <= 1.0
+
+
+def test_how_far_a_backlog_is_read_and_who_waits() -> None:
+    cut = Alignment("at", milliseconds(NOW), ("posts[1]", "posts[2]"))
+    last = batch(3, sources=(SourceProgress("", 5, alignment=cut), SourceProgress("", 5)))
+    (query,) = run_state(running(last), Measurements(), OUTLINE, NOW)["queries"]
+    waits = "posts[1], posts[2] wait for partitions that are behind"
+    assert query["alignment"] == f"The backlog is read by at, up to {NOW:%Y-%m-%d %H:%M:%S} UTC; {waits}."
+    (query,) = run_state(running(batch(3)), Measurements(), OUTLINE, NOW)["queries"]
+    assert query["alignment"] is None

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from millrace.telemetry.progress import BatchProgress
+from millrace.telemetry.progress import Alignment, BatchProgress, alignment_report
 
 TOLD: dict[str, Any] = {
     "id": "ad547f4b-1102-4755-bcdb-1f02dec6d829",
@@ -88,3 +88,21 @@ def test_what_spark_leaves_out() -> None:
     assert progress.lag is None
     assert progress.sink_rows is None
     assert not progress.executed
+
+
+def test_how_a_backlog_was_cut_by_event_time() -> None:
+    kafka = TOLD["sources"][0]
+    latest = kafka["latestOffset"] | alignment_report("at", 1_700_000_000_000_000, ["t9[1]"])
+    (source,) = told(sources=[kafka | {"latestOffset": latest}]).sources
+    assert source.alignment == Alignment("at", 1_700_000_000_000, ("t9[1]",))
+    assert (source.latest, source.lag) == (kafka["latestOffset"], 14)
+    (shards,) = told(sources=[{"latestOffset": alignment_report("at", 0, [])}]).sources
+    assert (shards.latest, shards.lag) == (None, None)
+    assert told().sources[0].alignment is None
+
+
+def test_how_late_the_oldest_row_was() -> None:
+    watermark = TOLD["eventTime"]
+    assert told().late_by_ms == 0
+    assert told(eventTime=watermark | {"min": "2026-11-16T01:51:04.086Z"}).late_by_ms == 10_200
+    assert told(eventTime=watermark | {"min": "2026-11-16T01:52:04.086Z"}).late_by_ms == 0

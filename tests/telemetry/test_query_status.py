@@ -10,9 +10,9 @@ from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import Phase, RestartRecord, RunStatus
 
 
-def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0) -> BatchProgress:
+def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0, late_by_ms: int = 0) -> BatchProgress:
     at = datetime(2026, 1, 1, 0, 0, number % 60, tzinfo=UTC)
-    return BatchProgress(query, "run", number, at, input_rows=rows, late_rows=late)
+    return BatchProgress(query, "run", number, at, input_rows=rows, late_rows=late, late_by_ms=late_by_ms)
 
 
 def test_totals_and_history() -> None:
@@ -123,3 +123,13 @@ def test_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert run_status.queries()[0].rows == 8 * 200 * 10
+
+
+def test_many_late_rows_are_a_warning() -> None:
+    run_status = RunStatus()
+    run_status.started("popular")
+    run_status.batch_done(batch(0, rows=1000, late=10))
+    assert run_status.warnings() == []
+    run_status.batch_done(batch(1, rows=0, late=5, late_by_ms=90_000))
+    (warning,) = run_status.warnings()
+    assert warning.startswith("query 'popular': 15 of 1,000 rows were late and dropped, up to 1 m 30 s older than")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from millrace.errors import MillraceError
     from millrace.services.jars import Progress
+    from millrace.telemetry.query_status import RunStatus
 
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that control a terminal or change the direction of text; tabs and line ends are not among them."""
@@ -50,6 +51,12 @@ def err() -> Console:
 def print_line(text: str) -> None:
     """Print a line for the user that is not part of the result."""
     err().print(without_controls(without_passwords(text)), markup=False, soft_wrap=True)
+
+
+def print_summary(run_status: RunStatus) -> None:
+    """Print what a run has done, and what of it needs attention."""
+    for line in (run_status.summary(), *(f"warning: {warning}" for warning in run_status.warnings())):
+        print_line(line)
 
 
 def print_result(text: str, *, style: str | None = None, end: str = "\n") -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from millrace.telemetry.channels import error_fields, milliseconds
 from millrace.telemetry.idle_reason import IdleFacts, idle_reason
 from millrace.telemetry.measurements import Lag, Measurements
-from millrace.telemetry.progress import RATE_WINDOW_S, BatchProgress, batch_end, rates
+from millrace.telemetry.progress import RATE_WINDOW_S, BatchProgress, SourceProgress, batch_end, rates
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import Edge, Topology
 
@@ -220,6 +220,7 @@ def _query(
         "state_bytes": last.state_bytes if last else None,
         "sink_rows": batch.sink_rows if batch else None,
         "since": milliseconds(query.since),
+        "alignment": alignment_sentence(last.sources) if last else None,
         "silence": idle_reason(IdleFacts(query, expected, batch, lag.records, dead_letters, now)),
         "error": error_fields(query.error),
         "restart": query.restart.sentence(now) if query.restart else None,
@@ -264,6 +265,17 @@ def _busy(query: QueryStatus, done: list[BatchProgress], now: datetime) -> float
 def watermark_gap(batch: BatchProgress | None, now: int) -> int | None:
     """Return how far the watermark of a batch is behind a moment, both in milliseconds; None without a watermark."""
     return now - milliseconds(batch.watermark) if batch and batch.watermark else None
+
+
+def alignment_sentence(sources: Iterable[SourceProgress]) -> str | None:
+    """Return how far a backlog is read in event time, and which partitions wait; None where there is no backlog."""
+    cuts = [source.alignment for source in sources if source.alignment]
+    if not cuts:
+        return None
+    reached = min(datetime.fromtimestamp(cut.reached_ms / 1000, UTC) for cut in cuts)
+    waiting = [partition for cut in cuts for partition in cut.waiting]
+    others = f"; {', '.join(waiting)} wait for partitions that are behind" if waiting else ""
+    return f"The backlog is read by {cuts[0].by}, up to {reached:%Y-%m-%d %H:%M:%S} UTC{others}."
 
 
 def _failures(queries: Iterable[QueryStatus]) -> list[str]:

@@ -84,6 +84,8 @@ class BatchProgress:
     """Both are None where they are not counted."""
     late_rows: int = 0
     """Rows that came after the watermark and were dropped; Spark counts them after grouping those of one task."""
+    late_by_ms: int = 0
+    """By how much the oldest row of the batch was older than the watermark."""
     sources: tuple[SourceProgress, ...] = ()
     sink: str = ""
     sink_rows: int | None = None
@@ -140,6 +142,7 @@ class BatchProgress:
             state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
             state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
             late_rows=sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators),
+            late_by_ms=_late_by_ms(progress.get("eventTime") or {}),
             sources=tuple(map(_source, progress.get("sources") or [])),
             sink=sink.get("description") or "",
             sink_rows=None if written < 0 else written,
@@ -206,6 +209,13 @@ def _watermark(event_time: Mapping[str, str]) -> datetime | None:
     """Return the watermark; Spark reports the beginning of 1970 before there is one."""
     moment = datetime.fromisoformat(text) if (text := event_time.get("watermark")) else None
     return moment if moment and moment.timestamp() > 0 else None
+
+
+def _late_by_ms(event_time: Mapping[str, str]) -> int:
+    watermark, oldest = _watermark(event_time), event_time.get("min")
+    if watermark is None or oldest is None:
+        return 0
+    return max(0, round((watermark - datetime.fromisoformat(oldest)) / timedelta(milliseconds=1)))
 
 
 RATE_WINDOW_S = 10.0

@@ -14,10 +14,12 @@ from enum import StrEnum
 from millrace.errors import MillraceError
 from millrace.telemetry.measurements import OutstandingAnswers
 from millrace.telemetry.progress import BatchProgress
-from millrace.units import format_count
+from millrace.units import format_count, format_duration
 
 MAX_BATCHES = 600
 """Batches of a query that are kept."""
+_MAX_LATE_SHARE = 0.01
+"""How many late rows, of all that a query has read, need no warning."""
 
 
 class Phase(StrEnum):
@@ -73,6 +75,8 @@ class QueryStatus:
     batches: int = 0
     rows: int = 0
     late_rows: int = 0
+    late_by_ms: int = 0
+    """By how much the oldest of them was older than the watermark, about."""
     last: BatchProgress | None = None
     """The newest batch that did something, or the newest progress at all."""
     error: MillraceError | None = None
@@ -128,6 +132,7 @@ class RunStatus:
                 batches=status.batches + progress.executed,
                 rows=status.rows + progress.input_rows,
                 late_rows=status.late_rows + progress.late_rows,
+                late_by_ms=max(status.late_by_ms, progress.late_by_ms if progress.late_rows else 0),
                 last=progress,
                 restart=None if works else status.restart,
             )
@@ -183,6 +188,16 @@ class RunStatus:
     def dead(self) -> Mapping[str, int]:
         with self._lock:
             return dict(self._dead)
+
+    def warnings(self) -> list[str]:
+        """What somebody should know at the end of the run who looks at nothing else, in a line each."""
+        return [
+            f"query {query.query!r}: {query.late_rows:,} of {query.rows:,} rows were late and dropped, up to "
+            f"{format_duration(query.late_by_ms / 1000)} older than the watermark: a longer delay of the watermark "
+            "keeps them"
+            for query in self.queries()
+            if query.late_rows > _MAX_LATE_SHARE * query.rows
+        ]
 
     def summary(self) -> str:
         """The whole run in one line."""

@@ -46,6 +46,7 @@ function Shown({ query }: { query: QueryState }): JSX.Element {
           <b>Why is there no output?</b> {query.silence}
         </p>
       )}
+      {query.alignment && <p class="note">{visible(query.alignment)}</p>}
       {query.error && <Trouble failure={query.error} />}
       <QueryFigures query={query} />
       <div class="toolbar">

@@ -55,6 +55,8 @@ export interface QueryState {
   state_bytes: number | null;
   sink_rows: number | null;
   since: number | null;
+  /** While a backlog is read: how far in event time, and which partitions wait for others. */
+  alignment?: string | null;
   silence: string | null;
   error: Failure | null;
   /** While a failure is not over: when it is started again, and why. */

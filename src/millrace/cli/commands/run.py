@@ -20,7 +20,7 @@ from millrace.cli.options import (
     State,
     state_folder,
 )
-from millrace.cli.output import print_line, print_result, without_controls
+from millrace.cli.output import print_line, print_result, print_summary, without_controls
 from millrace.cli.run_options import (
     AlertOptions,
     DashboardOptions,
@@ -132,7 +132,7 @@ def run(
         )
         with live(run_status, dashboard_figures(page.channels) if page else None):
             run_plan(plan, _with_dashboard(settings, page), run_status, stop)
-    print_line(run_status.summary())
+    print_summary(run_status)
 
 
 def _with_dashboard(settings: RunSettings, page: RunPage | None) -> RunSettings:

@@ -17,7 +17,7 @@ import typer
 from millrace.cli.app import DASHBOARD_PANEL, RUN_PANEL
 from millrace.cli.commands.demo.catalog import DEFAULT, DEMOS, FAST_START, SMALL_BATCHES, Demo, demo_of
 from millrace.cli.options import KafkaOptions
-from millrace.cli.output import err, print_line, print_result, show_table
+from millrace.cli.output import err, print_line, print_result, print_summary, show_table
 from millrace.cli.run_options import AllTopics, DashboardOptions, Port, served_dashboard, with_kafka
 from millrace.cli.services import fetch_jars, prepare_spark
 from millrace.cli.signals import interruptible, until_stopped
@@ -126,7 +126,7 @@ def _run_demo(
             progress.expect("waiting for the first rows")
             if not stop.is_set():
                 run(plan, settings, run_status, stop)
-    print_line(run_status.summary())
+    print_summary(run_status)
     for topic, total in written.totals.items():
         print_line(f"{total:,} records are in topic {topic!r}; they are kept for the next time")
     _print_next_steps(chosen)

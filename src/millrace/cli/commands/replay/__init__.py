@@ -21,7 +21,7 @@ from millrace.cli.commands.replay.generations import drop_generation, show_compa
 from millrace.cli.commands.run import cluster_for
 from millrace.cli.live_view import PRINT_INTERVAL_S, repeating
 from millrace.cli.options import AsJson, KafkaOptions, PipelineFile, SparkOptions, State, Yes, state_folder
-from millrace.cli.output import err, print_line
+from millrace.cli.output import err, print_line, print_summary
 from millrace.cli.run_options import RecoveryOptions
 from millrace.cli.services import prepare_spark
 from millrace.cli.signals import until_stopped
@@ -164,7 +164,7 @@ def _replay(
     run_status = RunStatus()
     with showing_progress() as show:
         done = engine.run_replay(pipeline, base, generation, settings, run_status, stop, show)
-    print_line(run_status.summary())
+    print_summary(run_status)
     if not done:
         print_line(
             f"generation {generation.number} was stopped before its end; millrace replay {file} --resume resumes it"
