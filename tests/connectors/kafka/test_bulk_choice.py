@@ -11,9 +11,12 @@ import pytest
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.record import Record
 from millrace.connectors.base.api import RunContext
+from millrace.connectors.base.offset_range import ReplayRange
 from millrace.connectors.base.record_sink import SinkTarget
 from millrace.connectors.kafka.sink import KafkaRecordSink
-from millrace.connectors.kafka.source import KafkaSource, in_bulk, left_to_spark
+from millrace.connectors.kafka.source import KafkaSource, _begin, in_bulk, left_to_spark
+from millrace.errors import InvalidDefinition
+from millrace.pipeline.analysis.pipeline import SourceWatermark
 
 
 def put(cluster: Cluster, topic: str, count: int) -> None:
@@ -51,11 +54,62 @@ def test_topics_are_read_in_bulk_where_enough_waits_or_comes(
         assert in_bulk(KafkaSource(topic=(topic,), start=start, more={}), context) is chosen
 
 
-@pytest.mark.parametrize(
-    "options", [{"min_tasks": 2}, {"config": {"fetch.min.bytes": 1}}, {"start": {"t": {"0": 1}}}], ids=str
-)
+@pytest.mark.parametrize("options", [{"min_tasks": 2}, {"config": {"fetch.min.bytes": 1}}], ids=str)
 def test_what_only_sparks_source_can_do_is_left_to_it(options: dict[str, Any]) -> None:
-    assert left_to_spark(KafkaSource(topic=("t",), more={}, **options), batches=True, part=False)
+    assert left_to_spark(KafkaSource(topic=("t",), more={}, **options), batches=True)
+
+
+def context_of(cluster: Cluster, state: Path, **fields: Any) -> RunContext:
+    return RunContext(state, lambda: cluster, pipeline="p", name="s", **fields)
+
+
+@pytest.mark.parametrize(
+    ("options", "end", "bulk"),
+    [
+        ({"max_per_batch": 5}, None, True),  # whatever waits now: more may wait later
+        ({}, None, False),  # one batch reads everything
+        ({"max_per_batch": 5, "alignment": "off"}, None, False),
+        ({"max_per_batch": 50}, {}, False),  # a replay of less than a batch
+        ({"max_per_batch": 5}, {}, True),
+    ],
+)
+def test_batches_that_are_cut_are_read_in_bulk_where_there_is_a_watermark(
+    cluster: Cluster,
+    topic: str,
+    tmp_path: Path,
+    options: dict[str, Any],
+    end: dict[str, dict[str, int]] | None,
+    bulk: bool,
+) -> None:
+    put(cluster, topic, 30)
+    reader = KafkaSource(topic=(topic,), schema="at timestamp", more={}, **options)
+    part = None if end is None else ReplayRange({topic: dict.fromkeys("012", 0)}, end)
+    context = context_of(cluster, tmp_path, watermark=SourceWatermark(4.0, ("at",)), offset_range=part)
+    assert in_bulk(reader, context) is bulk
+    assert not in_bulk(reader, replace(context, watermark=None))
+
+
+def test_sparks_own_source_has_no_maximum_where_records_would_be_late(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    context = context_of(cluster, tmp_path, watermark=SourceWatermark(4.0, ("at",)), notify=said.append)
+    capped = KafkaSource(topic=(topic,), schema="at timestamp", max_per_batch=5, more={})
+    assert "maxOffsetsPerTrigger" not in capped._options(context)
+    assert said == [line for line in said if "max_per_batch is not used" in line] != []
+    for other, where in ((replace(capped, alignment="off"), context), (capped, replace(context, watermark=None))):
+        assert other._options(where)["maxOffsetsPerTrigger"] == "5"
+
+
+def test_where_a_start_names_offsets(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+    put(cluster, topic, 30)
+    context = context_of(cluster, tmp_path)
+    reader = KafkaSource(topic=(topic,), start={topic: {0: 7, 1: -1, 2: -2}}, more={})
+    assert _begin(reader, context, cluster) == {topic: {"0": 7, "1": 10, "2": 0}}
+    with pytest.raises(InvalidDefinition, match=rf"names no offset for {topic}\[1\], {topic}\[2\]"):
+        _begin(replace(reader, start={topic: {0: 7}}), context, cluster)
+    part = ReplayRange({topic: {"0": 3}})
+    assert _begin(reader, replace(context, offset_range=part), cluster) == {topic: {"0": 3, "1": 0, "2": 0}}
 
 
 def test_clusters_with_tls_or_passwords_are_left_to_spark(
@@ -67,7 +121,6 @@ def test_clusters_with_tls_or_passwords_are_left_to_spark(
     for one, chosen in ((cluster, True), (secure, False)):
         context = RunContext(tmp_path, lambda own=one: own, pipeline="p", name="s")  # type: ignore[misc]
         assert in_bulk(reader, context) is chosen
-    assert left_to_spark(reader, batches=False, part=False)
-    assert left_to_spark(reader, batches=True, part=True)
+    assert left_to_spark(reader, batches=False)
     monkeypatch.setenv("MILLRACE_BULK_READER", "off")
-    assert left_to_spark(reader, batches=True, part=False)
+    assert left_to_spark(reader, batches=True)

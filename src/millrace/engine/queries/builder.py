@@ -236,7 +236,8 @@ class QueryTables:
         builder, query = self._builder, self._query
         context = replace(builder.context, name=source.name, static=source.static, query=query.name)
         context = replace(context, batches=query.batches, trigger_interval_s=query.trigger.seconds or 0.0)
-        context = replace(context, watermark=source_watermark(builder.pipeline, query.table, source))
+        if not query.dead_letter_source:
+            context = replace(context, watermark=source_watermark(builder.pipeline, query.table, source))
         if builder.resumes(query, [sink_of(sink) for sink in query.sinks]):
             folder = builder.checkpoint(query)
             context = replace(context, checkpoint=folder, next_offsets=next_offsets(folder))
