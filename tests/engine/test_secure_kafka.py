@@ -22,6 +22,7 @@ from millrace.engine.failures.explain import explain
 from millrace.errors import AccessDenied, FileUnusable, KafkaUnreachable, MillraceError
 from millrace.services.disk_usage import sizes_by_tool
 from millrace.services.process import free_port
+from millrace.settings import BULK_READER
 from secure import Secured
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "MUTUAL")
@@ -51,10 +52,11 @@ def copied(topic: str) -> mr.Pipeline:
 @pytest.mark.parametrize(
     "mechanism", [pytest.param(one, marks=[pytest.mark.chaos] * (one == "SCRAM-SHA-256")) for one in MECHANISMS]
 )
+@pytest.mark.usefixtures("either_source")
 def test_every_client_is_let_in(
     safe: Secured, mechanism: str, run_on: Callable[[Cluster], RunPipeline], tmp_path: Path
 ) -> None:
-    cluster, topic = safe.cluster(mechanism), f"in-{mechanism.lower()}"
+    cluster, topic = safe.cluster(mechanism), f"in-{mechanism.lower()}-{BULK_READER.value()}"
     topics.create(cluster, topic, 1)
     producer = Producer(cluster, topic)
     producer.send([Record(b'{"n": 1}'), Record(b"nonsense"), Record(b'{"n": 2}')])

@@ -156,7 +156,7 @@ def _way(reader: MessageSource, query: Query) -> str:
         return f"read by Spark's own source, as {why}; {decoded}"
     together = f"{decoded} where they are read" if decoding == "arrow" else decoded
     enough = "" if BULK_READER.value() == "on" else f"{WORTHWHILE_RECORDS:,} or more wait, or come in a minute, and "
-    where = f"where {enough}the cluster wants neither TLS nor a password"
+    where = f"where {enough}the cluster wants neither tokens (OAUTHBEARER) nor a PKCS#12 keystore"
     return f"read in bulk (unless MILLRACE_BULK_READER=off), {where}, else by Spark's own source; {together}"
 
 

@@ -112,13 +112,15 @@ def test_where_a_start_names_offsets(cluster: Cluster, topic: str, tmp_path: Pat
     assert _begin(reader, replace(context, offset_range=part), cluster) == {topic: {"0": 3, "1": 0, "2": 0}}
 
 
-def test_clusters_with_tls_or_passwords_are_left_to_spark(
+def test_clusters_that_want_tokens_are_left_to_spark(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MILLRACE_BULK_READER", "on")
+    oauth = {f"sasl.oauthbearer.{name}": "x" for name in ("token.endpoint.url", "client.id", "client.secret")}
+    tokens = replace(cluster, options={"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", **oauth})
     secure = replace(cluster, options={"security.protocol": "SSL"})
     reader = KafkaSource(topic=("t",), more={})
-    for one, chosen in ((cluster, True), (secure, False)):
+    for one, chosen in ((cluster, True), (secure, True), (tokens, False)):
         context = RunContext(tmp_path, lambda own=one: own, pipeline="p", name="s")  # type: ignore[misc]
         assert in_bulk(reader, context) is chosen
     assert left_to_spark(reader, batches=False)

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from millrace.clients.kafka import record_batch
+from millrace.clients.kafka.authentication import AuthenticationFailed, Sasl, tls_context, unsupported_access
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.offsets import Offsets, PartitionId
 from millrace.clients.kafka.protocol import (
@@ -61,9 +62,9 @@ class FetchRange:
         return f"topic {self.topic!r}, partition {self.partition}"
 
 
-def is_plaintext(cluster: Cluster) -> bool:
-    """Return whether the cluster takes connections without TLS and passwords: this module makes no others."""
-    return str(cluster.config().get("security.protocol", "PLAINTEXT")).upper() == "PLAINTEXT"
+def unsupported(cluster: Cluster) -> str:
+    """Return which property of the cluster bulk reads do not know; empty if they know all."""
+    return unsupported_access(cluster.config())
 
 
 def partition_leaders(cluster: Cluster, topics: Sequence[str] | None = None) -> dict[PartitionId, Address | None]:
@@ -250,5 +251,14 @@ def _damaged(span: FetchRange, error: record_batch.DamagedBatch) -> MillraceErro
 
 def _borrow_connection(cluster: Cluster, address: Address) -> AbstractContextManager[BrokerConnection]:
     return _connections.borrow(
-        address, lambda: BrokerConnection(*address, cluster.timeout), lambda connection: connection.idle
+        (cluster.key, address), lambda: _connect(cluster, address), lambda connection: connection.idle
     )
+
+
+def _connect(cluster: Cluster, address: Address) -> BrokerConnection:
+    properties = cluster.config()
+    try:
+        return BrokerConnection(*address, cluster.timeout, tls_context(properties), Sasl.of(properties))
+    except AuthenticationFailed as error:
+        hint = "check user, password, security.protocol and certificates in the file given by --kafka-config"
+        raise AccessDenied(f"a broker refuses us: {error}", hint=f"{hint}; {_HINT}") from error

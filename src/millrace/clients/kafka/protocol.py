@@ -1,4 +1,4 @@
-"""Kafka's protocol as far as bulk reads need it: Fetch and ListOffsets.
+"""Kafka's protocol as far as bulk reads need it: Fetch, ListOffsets and the authentication before them.
 
 confluent-kafka creates an object for each record, which costs more than decoding it; here records stay in the bytes of
 a response (`record_batch` reads them). The versions of the requests are the oldest that Kafka 4 supports, so that every
@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from millrace.clients.kafka.authentication import AuthenticationFailed, Sasl
+
 T = TypeVar("T")
 
-_FETCH, _LIST_OFFSETS = (1, 4), (2, 2)
+_FETCH, _LIST_OFFSETS, _HANDSHAKE, _AUTHENTICATE = (1, 4), (2, 2), (17, 1), (36, 0)
 _CLIENT = b"millrace"
 LATEST, EARLIEST = -1, -2
 """Timestamps that mean the end and the start of a partition."""
@@ -63,14 +66,22 @@ class FetchResponse(NamedTuple):
 class BrokerConnection:
     """A connection to a broker. Responses come in the order of the requests; several requests may be in flight."""
 
-    def __init__(self, host: str, port: int, timeout: float) -> None:
+    def __init__(
+        self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None, sasl: Sasl | None = None
+    ) -> None:
         self.where = f"{host}:{port}"
+        self._sent = self._received = 0
         try:
             self._socket = socket.create_connection((host, port), timeout)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+        except ssl.SSLError as error:
+            raise AuthenticationFailed(f"{self.where}: {error}") from error
         except OSError as error:
             raise ConnectionLost(f"{self.where}: {error}") from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._sent = self._received = 0
+        if sasl:
+            self._authenticate(sasl)
 
     @property
     def idle(self) -> bool:
@@ -79,7 +90,7 @@ class BrokerConnection:
             return False
         unasked = select.poll()
         unasked.register(self._socket, select.POLLIN)
-        return not unasked.poll(0)
+        return not unasked.poll(0) or (isinstance(self._socket, ssl.SSLSocket) and _has_only_tls_records(self._socket))
 
     def ask_records(self, asked: FetchRequest) -> None:
         """Send a Fetch request; `records` receives its response."""
@@ -103,6 +114,20 @@ class BrokerConnection:
         )
         self._send(_LIST_OFFSETS, struct.pack(">ibi", -1, committed, len(partitions)) + asked)
         return self._receive(_read_offsets)
+
+    def _authenticate(self, sasl: Sasl) -> None:
+        self._send(_HANDSHAKE, _text(sasl.mechanism))
+        if error := self._receive(lambda body: struct.unpack_from(">h", body, 4)[0]):
+            raise AuthenticationFailed(f"{self.where}: the broker does not know {sasl.mechanism} (error {error})")
+
+        def exchange(message: bytes) -> bytes:
+            self._send(_AUTHENTICATE, struct.pack(">i", len(message)) + message)
+            error, why, answer = self._receive(_read_authentication)
+            if error:
+                raise AuthenticationFailed(f"{self.where}: {why or f'error {error}'}")
+            return answer
+
+        sasl.authenticate(exchange)
 
     def close(self) -> None:
         self._socket.close()
@@ -170,6 +195,28 @@ def _read_offsets(body: memoryview) -> dict[tuple[str, int], tuple[int, int]]:
             offsets[topic, number] = error, offset
             at += 22
     return offsets
+
+
+def _read_authentication(body: memoryview) -> tuple[int, str, bytes]:
+    error, length = struct.unpack_from(">hh", body, 4)
+    at = 8 + max(length, 0)
+    (size,) = struct.unpack_from(">i", body, at)
+    return error, bytes(body[8:at]).decode(), bytes(body[at + 4 : at + 4 + max(size, 0)])
+
+
+def _has_only_tls_records(connection: ssl.SSLSocket) -> bool:
+    """Return whether what has come is nothing of the protocol, as the tickets that a server sends after a while."""
+    timeout = connection.gettimeout()
+    connection.settimeout(0.0)
+    try:
+        connection.recv(1)
+    except ssl.SSLWantReadError:
+        return True
+    except OSError:
+        return False
+    finally:
+        connection.settimeout(timeout)
+    return False  # the end of the connection, or an answer that nobody asked for
 
 
 def _text(text: str) -> bytes:

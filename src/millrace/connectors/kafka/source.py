@@ -1,8 +1,8 @@
 """Topics of Kafka as a source on Spark.
 
 - `KafkaSource`: the options, the dead letter topics, and where a query starts.
-- `in_bulk` decides whether Spark's own Kafka source reads the topics, or ours in bulk (`bulk_source`): only from
-  clusters without TLS and passwords, and only if enough records are waiting.
+- `in_bulk` decides whether Spark's own Kafka source reads the topics, or ours in bulk (`bulk_source`): if enough
+  records are waiting, or if batches of them are to be cut by event time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from millrace.clients.kafka import offsets, topics
-from millrace.clients.kafka.bulk_fetch import is_plaintext
+from millrace.clients.kafka.bulk_fetch import unsupported
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import FETCH_MAX_WAIT_MS
 from millrace.clients.kafka.offsets import PartitionId
@@ -254,7 +254,7 @@ def left_to_spark(reader: KafkaSource, *, batches: bool) -> str:
 
 def in_bulk(reader: KafkaSource, context: RunContext) -> bool:
     """Return whether the bulk source reads the topics instead of Spark's own."""
-    if left_to_spark(reader, batches=context.batches) or not is_plaintext(context.cluster()):
+    if left_to_spark(reader, batches=context.batches) or unsupported(context.cluster()):
         return False
     if BULK_READER.value() == "on":
         return True
