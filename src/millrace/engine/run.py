@@ -277,6 +277,7 @@ def _session(
         module_folder=Path(plan.pipeline.place.file).absolute().parent,
         inherited_fds=inherited_fds,  # if we are killed, nobody else writes there before the JVM has ended
         jar_sets=jar_sets(plan.pipeline, context.state),
+        forks_workers=True,
         remote_executors=RemoteExecutorSettings(
             None if on_a_store else context.state, settings.ship_packages, context.notify, stop.is_set
         ),

@@ -222,13 +222,14 @@ class Jvm:
 @contextmanager
 def environment(master: str, extra: Mapping[str, str]) -> Iterator[None]:
     """Set the variables that Spark reads at its start; the user's own values win."""
-    variables = {"JAVA_HOME": str(_java_home()), **extra}
+    variables = {"JAVA_HOME": str(_java_home())}
     if is_local(master):
         # On a cluster the workers have their own Python, and an address that others can reach.
         variables |= {
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
         }
+    variables |= extra
     with environment_variables(variables):
         yield
 

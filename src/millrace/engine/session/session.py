@@ -26,6 +26,7 @@ from millrace.engine.session.executors import RemoteExecutorSettings, equip_exec
 from millrace.engine.session.jvm import END_TIMEOUT_S, Jvm, environment, silence_py4j
 from millrace.engine.session.scratch import Scratch
 from millrace.engine.session.spark_conf import is_local, merge_conf, spark_choices
+from millrace.engine.session.worker_host import WorkerHost
 from millrace.errors import InvalidOption, SparkFailed
 from millrace.errors.spark_text import java_causes, root_cause
 from millrace.services import jars
@@ -45,6 +46,8 @@ _PYTHONPATHS = ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONP
 
 _opened: list[Jvm] = []
 """The JVM that this process has started, if any: PySpark has at most one in a process."""
+_hosts: list[WorkerHost] = []
+"""The host of its Python processes, if it has one."""
 
 
 def open_session(
@@ -59,6 +62,7 @@ def open_session(
     preferred: Mapping[str, str] = MappingProxyType({}),
     jar_sets: Sequence[str] = (),
     remote_executors: RemoteExecutorSettings = RemoteExecutorSettings(),  # noqa: B008 - frozen
+    forks_workers: bool = False,
 ) -> SparkSession:
     """Start Spark on this machine, or on `master`.
 
@@ -69,6 +73,7 @@ def open_session(
     - `module_folder`: a folder whose modules can be imported in Spark's Python workers.
     - `inherited_fds`: descriptors that stay open in the JVM, such as those of locks on what it writes to.
     - `jar_sets`: jars that are needed besides those of the connectors.
+    - `forks_workers`: Python processes of Spark are forked from one that has loaded what they need.
     """
     defaults = {**preferred, **submitted_conf()}
     master = settings.get("spark.master", master)
@@ -80,9 +85,15 @@ def open_session(
     variables = {}
     if module_folder is not None:
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(module_folder), os.environ.get("PYTHONPATH")]))
+    if forks_workers and is_local(conf["spark.master"]) and "PYSPARK_PYTHON" not in os.environ:
+        variables |= _host_workers()
     warnings.filterwarnings("ignore", module="pyspark")  # about versions of packages, which the user cannot change
-    with environment(conf["spark.master"], variables), keep_signal_handlers():
-        spark = _session(conf, log, inherited_fds)
+    try:
+        with environment(conf["spark.master"], variables), keep_signal_handlers():
+            spark = _session(conf, log, inherited_fds)
+    except BaseException:
+        _end_hosts()
+        raise
     if is_local(conf["spark.master"]):
         return spark
     try:
@@ -91,6 +102,21 @@ def open_session(
         close_session(spark)
         raise
     return spark
+
+
+def _host_workers() -> dict[str, str]:
+    """Start a host for Python processes and return the variables that lead to it; empty if there can be none."""
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None:  # a JVM that is there has its variables
+        return {}
+    try:
+        host = WorkerHost()
+    except OSError as error:
+        _log.debug("every Python process of Spark loads what it needs itself: %s", error)
+        return {}
+    _hosts.append(host)
+    return host.variables
 
 
 def scratch_folder() -> Path | None:
@@ -204,6 +230,12 @@ def _end_jvm(timeout_s: float = END_TIMEOUT_S) -> None:
     while _opened:
         SparkContext._gateway = SparkContext._jvm = None  # so that the next session starts a JVM of its own
         _opened.pop().close(timeout_s)
+    _end_hosts()
+
+
+def _end_hosts() -> None:
+    while _hosts:
+        _hosts.pop().close()
 
 
 def _shipping_folder(log: Path | None) -> Path:

@@ -1,0 +1,185 @@
+"""Python processes of Spark, forked from one process that has loaded what they need.
+
+Spark starts `python -m MODULE …` for many things: to plan each source of Python's, to ask it for the end of a batch, to
+run functions of a query. Each loads PySpark, which takes half a second of CPU, on a busy machine ten seconds; and
+Spark gives up a source whose process does not call back within ten.
+
+- `WorkerHost` starts the host, a process of the session, and gives Spark the launcher as its `python`.
+- The launcher (`worker_launcher`) is a small program: it hands its arguments, environment and streams to the host.
+- The host forks; the child runs the module. What the host cannot run, the launcher runs as Python does.
+
+Run as a program, this is the host: its standard input is a listening socket, and it ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from millrace.engine.session import worker_launcher
+from millrace.engine.session.worker_launcher import HOST_VARIABLE, MODULES, PYTHON_VARIABLE, Request, receive_request
+
+_PRELOADED = (
+    "pandas",
+    "pyarrow.compute",
+    "pyspark.daemon",
+    "pyspark.worker",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "millrace.connectors.kafka.bulk_source",
+    "millrace.dead_letters.kafka_writer",
+    "millrace.engine.queries.decoding",
+    "millrace.formats.json_decoder",
+)
+_HASH_SEED = "PYTHONHASHSEED"
+_SOCKET, _LAUNCHER = "workers", "python"
+_LAUNCHER_TEXT = '#!/bin/sh\nexec "{python}" -I -S "{program}" "$@"\n'
+_END_TIMEOUT_S = 5.0
+
+
+class WorkerHost:
+    """The host of a session, and the launcher that Spark takes for Python."""
+
+    def __init__(self) -> None:
+        """Start it; raise OSError if nothing can be run or listened to in the folder for temporary files."""
+        self._folder = Path(tempfile.mkdtemp(prefix="millrace-"))  # not the scratch folder: a socket's path is short
+        self._closing = ExitStack()
+        self._closing.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        with ExitStack() as failed:
+            failed.enter_context(self._closing)
+            self._start()
+            failed.pop_all()
+
+    def _start(self) -> None:
+        launcher = self._folder / _LAUNCHER
+        launcher.write_text(_LAUNCHER_TEXT.format(python=sys.executable, program=worker_launcher.__file__))
+        launcher.chmod(0o700)
+        if not os.access(launcher, os.X_OK):
+            raise OSError("its file system is noexec")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(self._folder / _SOCKET))
+            listener.listen(128)
+            environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # a process that forks has no other threads
+            environment.setdefault(_HASH_SEED, "0")  # as PySpark does: workers must agree on hashes
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(listener.fileno())],
+                pass_fds=[listener.fileno()],
+                stdin=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the run, which ends its workers when they are done
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of a JVM whose Python processes come from here."""
+        return {
+            "PYSPARK_PYTHON": str(self._folder / _LAUNCHER),
+            HOST_VARIABLE: str(self._folder / _SOCKET),
+            PYTHON_VARIABLE: sys.executable,
+        }
+
+    def close(self) -> None:
+        """End it. Its children end with the JVM, whose sockets they read."""
+        if self._process.stdin:
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._closing.close()
+
+
+def main() -> None:
+    """Fork for each request until standard input ends."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    # A worker collects its garbage after every task: 50 ms each time if it also looked at all that is loaded here.
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    waiting = select.poll()
+    waiting.register(0, select.POLLIN)
+    waiting.register(listener, select.POLLIN)
+    while True:
+        ready = {descriptor for descriptor, _ in waiting.poll()}
+        if 0 in ready:
+            return
+        connection, _ = listener.accept()
+        if _is_child(connection, listener):
+            return
+
+
+def _is_child(connection: socket.socket, listener: socket.socket) -> bool:
+    """Serve a launcher; return in the child, when what it ran has ended."""
+    with connection:
+        request = receive_request(connection)
+        if request is None:
+            return False
+        child = -1
+        with suppress(OSError):  # there can be no more processes, or the launcher has ended
+            child = os.fork() if _can_run(request) else -1
+            if child < 0:
+                connection.sendall(b"n")
+        if child == 0:
+            listener.close()
+            connection.sendall(b"y")
+            _become(request)
+            return True
+        for descriptor in request.descriptors:
+            os.close(descriptor)
+    return False
+
+
+def _can_run(request: Request) -> bool:
+    """Return whether a fork is what Python would be: strings must have the same hashes as there."""
+    own = os.environ[_HASH_SEED]
+    is_module = request.arguments[:1] == ["-m"] and request.arguments[1].startswith(MODULES)
+    return is_module and request.environment.get(_HASH_SEED, own) == own
+
+
+def _become(request: Request) -> None:
+    """Run a module in the place of the launcher, which sees the end of it by the end of the connection."""
+    for number, descriptor in enumerate(request.descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.chdir(request.folder)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    sys.path[:] = [*_new_paths(request.environment), *sys.path]
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w", buffering=1), open(2, "w", buffering=1)  # noqa: SIM115
+    _, module, *arguments = request.arguments
+    sys.argv = [module, *arguments]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that the module is loaded already
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _new_paths(environment: Mapping[str, str]) -> Sequence[str]:
+    given = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return [path for path in given if path and path not in sys.path]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Spark's Python processes are forked from one that has loaded what they need, and are what Python would be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from millrace.engine.session import worker_host
+from millrace.engine.session.worker_host import WorkerHost
+from millrace.engine.session.worker_launcher import PYTHON_VARIABLE
+
+REPORT = """
+import json, os, sys
+module = "pyspark.daemon" in sys.modules
+print(json.dumps([sys.argv[1:], os.getcwd(), os.environ.get("ASKED"), module, sys.path[0], __name__, os.getppid()]))
+print("an error", file=sys.stderr)
+sys.stdin.read()
+if "fail" in sys.argv:
+    sys.exit(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[WorkerHost]:
+    opened = WorkerHost()
+    yield opened
+    opened.close()
+
+
+def started(host: WorkerHost, folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    environment = os.environ | host.variables | {"PYTHONPATH": str(folder)} | variables
+    streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(
+        [host.variables["PYSPARK_PYTHON"], *arguments], env=environment, cwd=folder, text=True, **streams
+    )
+
+
+def reported(host: WorkerHost, folder: Path, *arguments: str, **variables: str) -> list[Any]:
+    with started(host, folder, *arguments, **variables) as process:
+        out, error = process.communicate("", timeout=60)
+    assert error == "an error\n"
+    report: list[Any] = json.loads(out)
+    return report
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> str:
+    """A module that reports what it is run as; its name is one that the host runs."""
+    package = tmp_path / "millrace_reports"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "report.py").write_text(REPORT)
+    return "millrace_reports.report"
+
+
+def test_a_module_is_run_in_a_fork_as_python_would_run_it(host: WorkerHost, tmp_path: Path, module: str) -> None:
+    first = reported(host, tmp_path, "-m", module, "a", "b", ASKED="yes")
+    second = reported(host, tmp_path, "-m", module)
+    assert first[:4] == [["a", "b"], str(tmp_path), "yes", True]
+    assert first[4:6] == [str(tmp_path), "__main__"]
+    assert second[0] == []
+    assert second[2] is None  # nothing of the first is left
+    assert {first[6], second[6]} == {host.pid}
+
+
+@pytest.mark.parametrize("arguments", [("-c", REPORT), ("report.py",)], ids=["text", "file"])
+def test_what_it_cannot_run_is_run_by_python(host: WorkerHost, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "report.py").write_text(REPORT)
+    assert reported(host, tmp_path, *arguments, ASKED="yes")[2:4] == ["yes", False]
+
+
+def test_strings_have_the_hashes_that_are_asked_for(host: WorkerHost, tmp_path: Path, module: str) -> None:
+    assert not reported(host, tmp_path, "-m", module, PYTHONHASHSEED="1")[3]
+    assert reported(host, tmp_path, "-m", module, PYTHONHASHSEED="0")[3]
+
+
+def test_without_its_host_it_is_python(host: WorkerHost, tmp_path: Path, module: str) -> None:
+    report = reported(host, tmp_path, "-m", module, MILLRACE_WORKER_HOST=str(tmp_path / "gone"))
+    assert not report[3]
+
+
+def test_the_launcher_ends_with_what_it_started_and_the_fork_with_its_streams(
+    host: WorkerHost, tmp_path: Path, module: str
+) -> None:
+    with started(host, tmp_path, "-m", module) as launcher:
+        assert launcher.stdout
+        assert json.loads(launcher.stdout.readline())
+        (child,) = psutil.Process(host.pid).children()
+        launcher.send_signal(signal.SIGKILL)  # as Spark ends a process; it closes the streams, too
+        assert launcher.stdin
+        launcher.stdin.close()
+        child.wait(30)
+
+
+def test_it_ends_with_its_session_and_leaves_nothing(tmp_path: Path) -> None:
+    opened = WorkerHost()
+    folder = Path(opened.variables["PYSPARK_PYTHON"]).parent
+    assert opened.variables[PYTHON_VARIABLE] == sys.executable
+    opened.close()
+    assert not folder.exists()
+    assert not psutil.pid_exists(opened.pid)
+
+
+def test_a_folder_in_which_nothing_can_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(worker_host.tempfile, "mkdtemp", lambda **_: str(tmp_path / "made"))
+    (tmp_path / "made").mkdir()
+    monkeypatch.setattr(worker_host.os, "access", lambda *_: False)
+    with pytest.raises(OSError, match="noexec"):
+        WorkerHost()
+    assert not (tmp_path / "made").exists()
