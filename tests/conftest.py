@@ -219,7 +219,8 @@ def spark(quick_starts: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """One Spark, started once."""
     from millrace.engine.session.session import close_session, open_session
 
-    session = open_session("tests", master=None, settings={}, log=tmp_path_factory.mktemp("spark") / "spark.log")
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = open_session("tests", master=None, settings={}, log=log, forks_workers=True)
     yield session
     close_session(session)
 

@@ -22,7 +22,6 @@ SMALL = {
     "cli/commands/settings.py": "one file a command",
     "connectors/kafka/topic_options.py": "imported by source and sink, which do not import each other",
     "connectors/rate.py": "one file a connector",
-    "engine/queries/worker_daemon.py": "the program of Spark's Python workers",
     "formats/json.py": "one file a format",
     "formats/raw.py": "one file a format",
     "formats/text.py": "one file a format",

@@ -42,5 +42,5 @@ def test_a_module_path_in_a_string_can_be_imported(path: str) -> None:
 
 
 def test_the_paths_that_spark_and_child_processes_import_are_among_them() -> None:
-    assert "millrace.engine.queries.worker_daemon" in module_paths()
+    assert "millrace.engine.queries.decoding" in module_paths()
     assert "millrace.engine.sql_process" in module_paths()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -12,7 +13,6 @@ from millrace.clients.kafka.cluster import Cluster
 
 MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
 OFF = (
-    "spark.python.daemon.module=pyspark.daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch=100",
     "spark.sql.shuffle.partitions=5",
     "spark.ui.enabled=true",
@@ -34,6 +34,14 @@ def test_without_what_is_chosen_for_spark_and_the_archive(millrace: CommandLine,
     }
     (millrace.folder / "p.yaml").write_text(json.dumps(text))
     given = [part for one in OFF for part in ("--set", one)]
-    millrace("run", "p.yaml", "--until-caught-up", "--no-dashboard", *given, MILLRACE_ARCHIVE="off")
+    millrace(
+        "run",
+        "p.yaml",
+        "--until-caught-up",
+        "--no-dashboard",
+        *given,
+        MILLRACE_ARCHIVE="off",
+        PYSPARK_PYTHON=sys.executable,
+    )
     assert found(cluster, topic) == expected()
     assert buried(cluster, topic) == sorted(BAD, key=str)

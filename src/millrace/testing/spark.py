@@ -62,7 +62,7 @@ def _open() -> SparkSession:
 
     java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA_OPTIONS}".strip()
     with environment_variables({"JDK_JAVA_OPTIONS": java}):
-        spark = open_session("millrace test", master="local[2]", settings=_SETTINGS)
+        spark = open_session("millrace test", master="local[2]", settings=_SETTINGS, forks_workers=True)
     _write_no_checksums(spark)
 
     def close() -> None:

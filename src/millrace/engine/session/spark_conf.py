@@ -144,14 +144,6 @@ ON_A_STORE = ConfChoice(
     f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager",
     "a file of a checkpoint is renamed in one step, and never replaces another",
 )
-_LOCAL_CHOICES = (
-    ConfChoice(
-        "spark.python.daemon.module",
-        "millrace.engine.queries.worker_daemon",
-        "the modules that workers need are loaded once, not by each of them",
-    ),
-    ON_DISK,
-)
 COLLECTOR = ConfChoice(
     "spark.driver.extraJavaOptions",
     "-XX:+UseParallelGC",
@@ -181,7 +173,7 @@ def spark_choices(
     # The pauses of our collector are fewer but longer, too long for results within milliseconds.
     other_collector = realtime or names_java_option(_COLLECTOR_OPTION, given)  # Java does not start with two
     secret = (AUTHENTICATED,) if in_one_jvm(chosen) else ()
-    return (*choices, *_RESULT_CHOICES, *_LOCAL_CHOICES, *secret, *(() if other_collector else (COLLECTOR,)))
+    return (*choices, *_RESULT_CHOICES, ON_DISK, *secret, *(() if other_collector else (COLLECTOR,)))
 
 
 def speed_choices(*, master: str | None = None, realtime: bool = False) -> tuple[ConfChoice, ...]:
