@@ -20,7 +20,7 @@ from millrace.connectors.memory import MEMORY
 from millrace.dead_letters.store import letters_in_topics
 from millrace.engine.checkpoints.state_dir import StateDir
 from millrace.engine.run import RunSettings, run
-from millrace.errors import MillraceError
+from millrace.errors import InvalidDefinition, MillraceError
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import RunStatus
 
@@ -173,6 +173,25 @@ def test_a_column_that_is_not_there_names_the_table(topic: str, run_pipeline: Ru
     assert raised.value.condition == "spark.analysis"
     assert raised.value.place is not None
     assert raised.value.place.file == __file__
+
+
+def test_all_problems_are_reported_before_the_first_query_starts(topic: str, run_pipeline: Run) -> None:
+    pipeline = lines_to(mr.memory(), topic)
+    pipeline.sql("wrong", "SELECT nothing FROM lines")
+    pipeline.sink("wrong", mr.console())
+
+    @pipeline.table
+    def sorted_lines(lines: Any) -> Any:
+        return lines.orderBy("value")
+
+    pipeline.sink("sorted_lines", mr.console())
+    with pytest.raises(InvalidDefinition) as raised:
+        run_pipeline(pipeline)
+    text = "\n".join(raised.value.lines())
+    assert "nothing" in text
+    assert "orderBy" in text or "Sorting" in text
+    assert text.count("error[") == 3  # the list, and two in it
+    assert "copied" not in MEMORY.tables()
 
 
 def test_a_folder_with_the_output_of_an_earlier_start_is_refused(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,7 +19,7 @@ from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import sink_of, source_of
 from millrace.engine.checkpoints.resume import ResumePlanner
 from millrace.engine.failures.explain import explain, explained
-from millrace.engine.queries.builder import QueryBuilder, QueryTables, with_watermark
+from millrace.engine.queries.builder import QueryBuilder, QueryTables, require_supported, with_watermark
 from millrace.engine.queries.panels import panel_mistakes
 from millrace.engine.session.session import scratch_folder
 from millrace.errors import InvalidDefinition, NoCluster, Problem
@@ -78,10 +77,7 @@ def _query_problems(builder: QueryBuilder, query: Query) -> list[Problem]:
             sink_of(sink).shape(frame)
         if not frame.isStreaming:
             raise InvalidDefinition("the table reads no stream", hint="static sources are for joins with streams")
-        spark: Any = builder.spark._jvm.org.apache.spark.sql
-        mode = getattr(spark.streaming.OutputMode, query.mode.capitalize())()
-        checker = spark.catalyst.analysis.UnsupportedOperationChecker
-        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
+        require_supported(frame, query.mode)
     except Exception as exception:
         error = explain(exception, place=place)
         return [Problem(error.condition, error.message, error.place or place, error.hint, error.why)]

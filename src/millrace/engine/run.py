@@ -202,6 +202,7 @@ def _supervise(
             stop_timeout_s=settings.stop_timeout_s,
         )
         try:
+            builder.prepare([query for query in plan.queries if query.lasts])
             first = next((query for query in plan.queries if query.sinks), plan.queries[0])
             for query in plan.queries:
                 running = supervisor.start(query)

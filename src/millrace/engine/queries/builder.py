@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain, explained
 from millrace.engine.queries import bad_records
 from millrace.engine.session.spark_conf import is_local
-from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
+from millrace.errors import InputError, InvalidDefinition, MillraceError, OffsetsGone, Problem
 from millrace.errors.transport import to_transport
 from millrace.object_stores import remove_folder
 from millrace.pipeline.analysis.pipeline import source_watermark
@@ -63,27 +63,55 @@ class QueryBuilder:
     """The queries that were started in this run: the next start of one resumes."""
     dead_letter_sources: Collection[str] = ()
     """Sources whose dead letters are written by a query of their own."""
+    _prepared: dict[str, DataStreamWriter] = field(default_factory=dict)
+    """Queries that are built and not started."""
 
     @property
     def spark(self) -> SparkSession:
         return self.context.spark
 
+    def prepare(self, queries: Sequence[Query]) -> None:
+        """Build queries before the first is started; raise the problems of all of them at once."""
+        found: list[InputError] = []
+        for query in queries:
+            try:
+                self._prepared[query.name] = self._prepare(query)
+            except InputError as error:
+                error.place = error.place or query.place
+                found.append(error)
+        if len(found) == 1:
+            raise found[0]
+        if found:
+            problems = [Problem(error.condition, error.message, error.place, error.hint, error.why) for error in found]
+            raise InvalidDefinition.listing(self.pipeline.place.file, list(dict.fromkeys(problems)))
+
     def start(self, query: Query) -> StreamingQuery:
-        """Build a query's table and start writing it."""
+        """Start writing a query's table; build it first if that is not done."""
+        prepared = self._prepared.pop(query.name, None)
+        try:
+            self.context.lock.check()
+            running = (prepared or self._prepare(query)).start()
+        except MillraceError:
+            raise
+        except Exception as error:
+            raise explain(error, place=query.place) from error
+        self.started_queries.add(query.name)
+        return running
+
+    def _prepare(self, query: Query) -> DataStreamWriter:
+        """Build a query's table, up to its start."""
         try:
             self.context.lock.check()  # a start removes and writes files of the checkpoint
             if any(sink_of(sink).needs_single_writer for sink in query.sinks):
                 self.context.lock.check_start()
             tables = QueryTables(self, query)
-            running = self._started(query, tables.frame(query.table), tables.sources())
-            self.started_queries.add(query.name)
-            return running
+            return self._writer(query, tables.frame(query.table), tables.sources())
         except MillraceError:
             raise
         except Exception as error:
             raise explain(error, place=query.place) from error
 
-    def _started(self, query: Query, table: DataFrame, sources: dict[str, DataFrame]) -> StreamingQuery:
+    def _writer(self, query: Query, table: DataFrame, sources: dict[str, DataFrame]) -> DataStreamWriter:
         resuming = ResumePlanner(self.pipeline, query, self.context.state, self.context.accept)
         frame = resuming.with_all_columns(table) if query.sinks else table
         if self.panels:
@@ -107,6 +135,7 @@ class QueryBuilder:
             frame = _to_sink_shape(writers[0], frame, query.sinks[0])
         if writers:
             resuming.require(table, frame, sources)
+            require_supported(frame, query.mode)
         if not writers:
             writer = self._discard(_without_sink(frame, query).writeStream)
         elif len(writers) == 1:
@@ -115,7 +144,7 @@ class QueryBuilder:
             writer = frame.writeStream.foreachBatch(_MultiSink(list(zip(writers, own, query.sinks, strict=True))))
         writer = writer.outputMode(query.mode).queryName(query.name)
         writer = writer.option("checkpointLocation", location(folder, local=is_local(self.spark.sparkContext.master)))
-        return _with_trigger(writer, query.trigger).start()
+        return _with_trigger(writer, query.trigger)
 
     def _clear(self, query: Query, writers: list[Sink], folder: Path) -> None:
         """Remove what a query does not resume from: all, or the empty state that real-time mode makes at its start."""
@@ -304,6 +333,14 @@ def _without_sink(frame: DataFrame, query: Query) -> DataFrame:
     from pyspark.sql import functions as F
 
     return frame.coalesce(1).filter(F.spark_partition_id() < 0) if query.dead_letter_source else frame
+
+
+def require_supported(frame: DataFrame, mode: str) -> None:
+    """Raise Spark's exception if a stream cannot do what a table wants of it."""
+    spark: Any = frame.sparkSession._jvm.org.apache.spark.sql
+    output_mode = getattr(spark.streaming.OutputMode, mode.capitalize())()
+    checker = spark.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), output_mode)
 
 
 def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
