@@ -15,6 +15,7 @@ from millrace.dead_letters.store import StoredDeadLetter
         ("not JSON: unexpected end at line 1 column 17", "not JSON: unexpected end at line N column N"),
         ("no schema 0xFF12", "no schema N"),
         ("12:30:01 is no date", "N is no date"),
+        ("not UTF-8 at byte 12, but base64 of -7", "not UTF-8 at byte N, but base64 of -N"),
         ("field 'at' is missing", "field 'at' is missing"),
     ],
 )

@@ -36,9 +36,18 @@ def test_one_broken_record_is_told_and_left_out(broken: bytes, reason: str) -> N
 
 
 def test_records_that_fit_are_not_told() -> None:
-    found = propose_schema([*GOOD, b"{}", b'{"id":2.5}', b'{"new":true}', b'{"at":null}'])
+    found = propose_schema([*GOOD, b"{}", b'{"id":2.5}', b'{"id":1,"new":true}', b'{"at":null}'])
     assert found.schema == parse_schema(DDL.replace("bigint", "double") + ", new boolean")
     assert found.unfit == Counter()
+    assert found.filled == {"id": 21, "at": 19, "tags": 19, "by": 19, "new": 1}
+
+
+def test_records_with_none_of_the_usual_fields_add_no_columns() -> None:
+    found = propose_schema([*GOOD, b'{"error":"boom","code":7}'])
+    assert found.schema == parse_schema(DDL)
+    assert (found.foreign, found.records) == (1, 20)
+    several_kinds = [b'{"a":1}', b'{"b":1}', b'{"c":1}']
+    assert propose_schema(several_kinds).schema == parse_schema("a bigint, b bigint, c bigint")
 
 
 def test_where_many_differ_it_is_text_and_those_that_are_none_are_told() -> None:

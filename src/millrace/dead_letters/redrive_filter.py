@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from millrace.dead_letters.store import StoredDeadLetter
 
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:]\d+)*")
+_NUMBER = re.compile(r"\b(?:0x[0-9a-fA-F]+|(?<![A-Za-z]-)\d+(?:[.,:]\d+)*)")
+"""Not those of names, as UTF-8 and base64."""
 
 
 def reason_kind(reason: str) -> str:

@@ -138,6 +138,10 @@ class Proposal:
 
     schema: Schema
     records: int
+    filled: dict[str, int]
+    """How many records have a value in each column."""
+    foreign: int
+    """How many records have none of the usual fields: their own are left out."""
     unfit: Counter[str]
     """How many records do not fit, by the decoder's reason."""
     other_case: Counter[tuple[str, str]]
@@ -146,12 +150,32 @@ class Proposal:
 
 def propose_schema(values: Sequence[bytes]) -> Proposal:
     """The schema that most records agree on; raises when none of them is a JSON object with fields."""
-    schema = infer_schema(_sound(values))
+    usual, foreign = _without_foreign(values)
+    schema = infer_schema(_sound(usual))
     decoded = Json().decoder(schema).decode(pa.array(values, pa.binary()))
     other_case = Counter(
         pair for value in values for pair in set(_in_other_case(_parsed(value), Struct(schema.fields), ""))
     )
-    return Proposal(schema, len(values), Counter(rejected.reason for rejected in decoded.bad), other_case)
+    records = [record for record in map(_parsed, values) if isinstance(record, dict)]
+    filled = {name: sum(record.get(name) is not None for record in records) for name in schema.names}
+    reasons = Counter(rejected.reason for rejected in decoded.bad)
+    return Proposal(schema, len(values), filled, foreign, reasons, other_case)
+
+
+def _without_foreign(values: Sequence[bytes]) -> tuple[list[bytes], int]:
+    """Return the values without a few objects that have no field which most others have, and how many these are."""
+    records = [_parsed(value) for value in values]
+    objects = [record for record in records if isinstance(record, dict) and record]
+    counts = Counter(name for record in objects for name in record)
+    common = {name for name, count in counts.items() if count > len(objects) / 2}
+    foreign = {
+        index
+        for index, record in enumerate(records)
+        if isinstance(record, dict) and record and not common & record.keys()
+    }
+    if not common or len(foreign) > _FEW * len(objects):
+        return list(values), 0
+    return [value for index, value in enumerate(values) if index not in foreign], len(foreign)
 
 
 def _sound(values: Sequence[bytes]) -> list[bytes]:

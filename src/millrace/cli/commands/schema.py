@@ -31,6 +31,11 @@ def schema(
     proposal = propose_schema(values)
     print_result(proposal.schema.ddl())
     print_line(f"from {format_count(proposal.records, 'record')}; add NOT NULL to columns that every record must have")
+    if partly := {name: count for name, count in proposal.filled.items() if count < proposal.records}:
+        counts = ", ".join(f"{safe_text(name)} {count:,}" for name, count in partly.items())
+        print_line(f"how many of them fill a column, where not all do: {counts}")
+    if proposal.foreign:
+        print_line(f"{format_count(proposal.foreign, 'record')} with none of the usual fields: theirs are left out")
     if proposal.unfit:
         print_line(f"{proposal.unfit.total():,} of them do not fit and would be dead letters:")
     for reason, count in proposal.unfit.most_common(_MAX_REASONS):
