@@ -77,7 +77,7 @@ def test_also_then_a_topic_that_is_shorter_or_gone_is_told(
         reader.prepareForTriggerAvailableNow()
         with pytest.raises(TransportedError, match="OffsetsGone"):
             reader.latestOffset(start, ALL)
-    goes_on = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), go_on=True))
+    goes_on = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), skip_lost=True))
     goes_on.prepareForTriggerAvailableNow()
     assert goes_on.latestOffset({topic: {"9": 1}}, ALL)[topic]["9"] == 1
 
@@ -110,7 +110,7 @@ def test_a_topic_that_is_shorter_or_gone_is_told(cluster: Cluster, topic: str, m
     start = {topic: {"0": 9}}
     with pytest.raises(TransportedError, match="the query is at offset 9, the topic ends at 0"):
         KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,))).latestOffset(start, ALL)
-    goes_on = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), go_on=True))
+    goes_on = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), skip_lost=True))
     assert goes_on.latestOffset(start, ALL) == {topic: {"0": 0, "1": 0, "2": 0}}
     with pytest.raises(TransportedError, match=f"are gone: {topic}-9"):
         KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,))).latestOffset({topic: {"9": 1}}, ALL)

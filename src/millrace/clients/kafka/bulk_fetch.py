@@ -108,10 +108,10 @@ class LeaderChanged(Exception):
 
 
 def fetch_records(
-    cluster: Cluster, span: FetchRange, *, committed: bool = True, go_on: bool = False
+    cluster: Cluster, span: FetchRange, *, committed: bool = True, skip_lost: bool = False
 ) -> Iterator[record_batch.RecordColumns]:
-    """Yield all records of a range; raise OffsetsGone if records are lost, unless `go_on` skips them."""
-    reading = _Reading(cluster, span, committed=committed, skips_lost=go_on)
+    """Yield all records of a range; raise OffsetsGone if records are lost, unless `skip_lost`."""
+    reading = _Reading(cluster, span, committed=committed, skips_lost=skip_lost)
     while not reading.done:
         try:
             yield from reading.some()

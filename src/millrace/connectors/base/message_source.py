@@ -164,7 +164,7 @@ class PartitionedSource(DecodedSource):
     )
     idle_after: float = option(
         60.0,
-        "How long a partition whose event time does not go on keeps others waiting.",
+        "How long a partition whose event time stands still keeps others waiting.",
         parse=parse_duration,
         shown_default="1m",
     )

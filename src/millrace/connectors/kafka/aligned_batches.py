@@ -140,7 +140,7 @@ class AlignedBatches:
         return {partition: _end(known[partition], counts[partition], *span) for partition, span in unread.items()}
 
     def _looked_ahead(self, partition: PartitionId, start: int, stop: int, most: int) -> _Ahead:
-        """Return the event times of at least the next `most` records before `stop`, if there are so many."""
+        """Return the event times of the next `most` records before `stop`, or of more, or of all."""
         ahead = self._ahead.setdefault(partition, _Ahead())
         ahead.drop_before(start)
         while ahead.end < stop and len(ahead.offsets) < most:
@@ -202,7 +202,7 @@ class AlignedBatches:
         span = FetchRange(*partition, start, stop, self._leaders.get(partition))
         found = [
             (records.offsets, self._of(records))
-            for records in fetch_records(self.cluster, span, committed=self.committed, go_on=self.skip_lost)
+            for records in fetch_records(self.cluster, span, committed=self.committed, skip_lost=self.skip_lost)
             if len(records.offsets)
         ]
         empty = np.empty(0, np.int64)

@@ -136,7 +136,7 @@ class BulkSourceSpec:
     interval: float = 0.0
     """Seconds from one batch to the next, where the trigger says so."""
     committed: bool = True
-    go_on: bool = False
+    skip_lost: bool = False
     columns: tuple[str, ...] = ("value",)
     ddl: str = "value binary"
     step: Step | None = None
@@ -234,7 +234,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def read(self, partition: KafkaInputPartition) -> Iterator[pa.RecordBatch]:
         own = self._following
         with errors_in_transport():
-            records = fetch_records(own.cluster, partition.span, committed=own.committed, go_on=own.go_on)
+            records = fetch_records(own.cluster, partition.span, committed=own.committed, skip_lost=own.skip_lost)
             rows = row_blocks(records, partition.span, own.columns)
             yield from own.step(rows) if own.step else rows
 
@@ -261,7 +261,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
                 away = [partition for partition in begun if partition not in ends]
                 if not back and not away:
                     return ends
-                if self._following.go_on:
+                if self._following.skip_lost:
                     return ends | {partition: begun[partition] for partition in away}
                 problem: Exception = _rewound(back, away, begun, ends)
             except (ConnectionLost, LeaderChanged) as error:
@@ -315,7 +315,7 @@ def _aligned_batches(following: BulkSourceSpec) -> AlignedBatches | None:
     if following.event_time is None:
         return None
     return AlignedBatches(
-        following.cluster, following.event_time, committed=following.committed, skip_lost=following.go_on
+        following.cluster, following.event_time, committed=following.committed, skip_lost=following.skip_lost
     )
 
 

@@ -284,7 +284,7 @@ def bulk_rows(
         event_time=reader.event_time(context.watermark),
         interval=context.trigger_interval_s,
         committed=reader.isolation == "read_committed",
-        go_on=reader.continues_on_data_loss,
+        skip_lost=reader.continues_on_data_loss,
         columns=columns,
         ddl=ddl,
         step=step,

@@ -30,7 +30,13 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from millrace.engine.session import worker_launcher
-from millrace.engine.session.worker_launcher import HOST_VARIABLE, MODULES, PYTHON_VARIABLE, Request, receive_request
+from millrace.engine.session.worker_launcher import (
+    HOST_VARIABLE,
+    MODULES,
+    PYTHON_VARIABLE,
+    WorkerRequest,
+    receive_request,
+)
 
 _PRELOADED = (
     "pandas",
@@ -151,14 +157,14 @@ def _is_child(connection: socket.socket, listener: socket.socket) -> bool:
     return False
 
 
-def _can_run(request: Request) -> bool:
+def _can_run(request: WorkerRequest) -> bool:
     """Return whether a fork is what Python would be: strings must have the same hashes as there."""
     own = os.environ[_HASH_SEED]
     is_module = request.arguments[:1] == ["-m"] and request.arguments[1].startswith(MODULES)
     return is_module and request.environment.get(_HASH_SEED, own) == own
 
 
-def _become(request: Request) -> None:
+def _become(request: WorkerRequest) -> None:
     """Run a module in the place of the launcher, which sees the end of it by the end of the connection."""
     for number, descriptor in enumerate(request.descriptors):
         os.dup2(descriptor, number)

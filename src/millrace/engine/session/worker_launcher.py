@@ -21,7 +21,7 @@ _STREAMS = (0, 1, 2)
 _LENGTH_BYTES = 4
 
 
-class Request(NamedTuple):
+class WorkerRequest(NamedTuple):
     """What is to be run."""
 
     arguments: list[str]
@@ -38,7 +38,7 @@ def send_request(connection: socket.socket, arguments: list[str]) -> None:
     connection.sendall(request)
 
 
-def receive_request(connection: socket.socket) -> Request | None:
+def receive_request(connection: socket.socket) -> WorkerRequest | None:
     """Return what a launcher has sent; None if it has ended."""
     size, descriptors, _, _ = socket.recv_fds(connection, _LENGTH_BYTES, len(_STREAMS))
     wanted, received = int.from_bytes(size), b""
@@ -49,7 +49,7 @@ def receive_request(connection: socket.socket) -> Request | None:
             os.close(descriptor)
         return None
     arguments, environment, folder = json.loads(received)
-    return Request(arguments, environment, folder, descriptors)
+    return WorkerRequest(arguments, environment, folder, descriptors)
 
 
 def main() -> NoReturn:
