@@ -28,7 +28,22 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 def batch(number: int) -> BatchProgress:
     source = SourceProgress("KafkaV2[Subscribe[posts]]", 10, lag=7)
     return BatchProgress(
-        "popular", "run", number, AT, 10, 1.0, 1234.0, {"addBatch": 3}, 345, AT, 6, 100, 2, (source,), "console", 1
+        query="popular",
+        run="run",
+        batch=number,
+        at=AT,
+        input_rows=10,
+        input_rate=1.0,
+        rate=1234.0,
+        durations={"addBatch": 3},
+        milliseconds=345,
+        watermark=AT,
+        state_rows=6,
+        state_bytes=100,
+        late_rows=2,
+        sources=(source,),
+        sink="console",
+        sink_rows=1,
     )
 
 
