@@ -41,10 +41,9 @@ from millrace.dashboard.run_interface import DeadLetterQuery, RunInterface, Work
 from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.errors import InputError, KafkaUnreachable, QueryFailed, UnknownName, UnknownTopic
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.measurements import Lag, Measurements, Sampler
+from millrace.telemetry.measurements import Lag, Measurements, ProcessMeter, Sampler
 from millrace.telemetry.metrics import health
 from millrace.telemetry.panel_registry import PanelRegistry
-from millrace.telemetry.process_usage import ProcessMeter
 from millrace.telemetry.progress import METRICS, BatchProgress, SourceProgress
 from millrace.telemetry.publisher import StatusPublisher
 from millrace.telemetry.query_status import Phase, RestartRecord, RunStatus

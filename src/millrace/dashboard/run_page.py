@@ -34,9 +34,8 @@ from millrace.errors import MillraceError, NoCluster, NotReady, StateMismatch
 from millrace.pipeline.plan import Plan
 from millrace.telemetry import publisher
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.measurements import Measurements, Sampler
+from millrace.telemetry.measurements import PROCESS_INTERVAL_S, Measurements, ProcessMeter, Sampler
 from millrace.telemetry.metrics import health
-from millrace.telemetry.process_usage import PROCESS_INTERVAL_S, ProcessMeter
 from millrace.telemetry.publisher import PUBLISH_INTERVAL_S
 from millrace.telemetry.query_status import RunStatus
 from millrace.telemetry.topology import UNPLANNED, Topology, topology_of

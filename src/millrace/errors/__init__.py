@@ -76,5 +76,4 @@ A message says what is wrong; `why` gives the cause, `hint` what to do, `place` 
 # Each module has one part of the tree; what it imports from elsewhere has an underscore, or is not in its __all__.
 from millrace.errors.base import *  # noqa: F403
 from millrace.errors.input import *  # noqa: F403
-from millrace.errors.runtime import *  # noqa: F403
 from millrace.errors.systems import *  # noqa: F403

@@ -1,6 +1,7 @@
 """What is measured beside Spark's own progress.
 
 - `Measurements`: the lag of queries, the growth of topics, what the process uses.
+- `ProcessMeter`: what this process and those of Spark use of the machine.
 - `OutstandingAnswers`: whether Kafka answers; the one who asks notes it, all others see for how long nothing came back.
 - `Sampler`: a thread that calls a function at an interval until it is closed.
 """
@@ -11,7 +12,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+
+import psutil
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,10 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What this process and Spark's JVM use."""
+    """What this process, Spark's JVM and its Python workers use."""
 
     cpu: float | None = None
-    """Cores that are busy for both of them together."""
+    """Cores that are busy for all of them together."""
     memory: int | None = None
     jvm_memory: int | None = None
     threads: int | None = None
@@ -63,6 +67,55 @@ class Measurements:
     def rate(self, topic: str) -> float | None:
         """Return the records a second that come into a topic, if they were measured."""
         return self._rates.get(topic)
+
+
+PROCESS_INTERVAL_S = 1.0
+_JVM = "org.apache.spark.deploy.SparkSubmit"
+_WORKER_HOST = "millrace.engine.session.worker_host"
+
+
+class ProcessMeter:
+    """Keeps the processes between two calls, since their use of the processor is measured between calls."""
+
+    def __init__(self, measurements: Measurements) -> None:
+        self._measurements = measurements
+        self._own = psutil.Process()
+        self._own.cpu_percent()
+        self._roots: dict[str, psutil.Process] = {}
+        """The JVM, and the process that forks its Python workers, by what they run."""
+        self._processes: dict[int, psutil.Process] = {}
+
+    def look(self) -> None:
+        with suppress(psutil.Error):
+            self._find_roots()
+            cpu = self._own.cpu_percent() + self._cpu_of_spark()
+            memory, threads = self._own.memory_info().rss, self._own.num_threads()
+            self._measurements.usage = Usage(round(cpu / 100, 3), memory, self._memory_of_jvm(), threads)
+
+    def _find_roots(self) -> None:
+        self._roots = {program: process for program, process in self._roots.items() if process.is_running()}
+        if len(self._roots) < len((_JVM, _WORKER_HOST)):
+            for child in self._own.children(recursive=True):
+                with suppress(psutil.Error):
+                    self._roots |= {program: child for program in (_JVM, _WORKER_HOST) if program in child.cmdline()}
+
+    def _cpu_of_spark(self) -> float:
+        """Return the use by the JVM and the Python workers, which it or the worker host has started."""
+        found: dict[int, psutil.Process] = {}
+        for root in self._roots.values():
+            with suppress(psutil.Error):
+                found |= {process.pid: process for process in [root, *root.children(recursive=True)]}
+        self._processes = {pid: self._processes.get(pid, process) for pid, process in found.items()}
+        total = 0.0
+        for process in self._processes.values():
+            with suppress(psutil.Error):
+                total += process.cpu_percent()
+        return total
+
+    def _memory_of_jvm(self) -> int | None:
+        with suppress(psutil.Error):
+            return self._roots[_JVM].memory_info().rss if _JVM in self._roots else None
+        return None
 
 
 ANSWER_TIMEOUT_S = 10.0

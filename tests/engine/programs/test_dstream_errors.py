@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.engine.programs.dstream_errors import explain_dstream_error
+from millrace.engine.programs.dstream_monitor import explain_dstream_error
 
 _CALLED = "An error occurred while calling o32.start.\n: "
 _REQUIRED = f"{_CALLED}java.lang.IllegalArgumentException: requirement failed: "

@@ -183,7 +183,7 @@ def _run(script: Path, arguments: list[str], signals: _StopSignals) -> None:
         raise
     except Exception as error:
         if signals.number is None:
-            from millrace.engine.programs.dstream_errors import explain_dstream_error
+            from millrace.engine.programs.dstream_monitor import explain_dstream_error
 
             if explained := explain_dstream_error(error):
                 raise explained from error

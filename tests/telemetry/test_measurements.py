@@ -1,0 +1,34 @@
+"""What the run's processes use of the machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from millrace.telemetry.measurements import Measurements, ProcessMeter
+
+_HOST_OF_A_BUSY_WORKER = """
+import os, sys
+worker = os.fork()
+while not worker:
+    pass
+sys.stdin.read()
+os.kill(worker, 9)
+os.wait()
+"""
+
+
+def test_workers_that_the_worker_host_forked_count_as_sparks() -> None:
+    """Spark's own processes do not contain them: they are no children of the JVM."""
+    measurements = Measurements()
+    meter = ProcessMeter(measurements)
+    command = [sys.executable, "-c", _HOST_OF_A_BUSY_WORKER, "millrace.engine.session.worker_host"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as host:
+        deadline = time.monotonic() + 60
+        while (measurements.usage.cpu or 0) < 0.2:
+            assert time.monotonic() < deadline, measurements.usage
+            time.sleep(0.2)
+            meter.look()
+        host.communicate()
+    assert measurements.usage.jvm_memory is None
