@@ -4,6 +4,8 @@
 - Java, jars, child processes, Spark, functions of the user's, disks
 """
 
+from typing import Any as _Any
+
 from millrace.errors.base import InputError, RunError
 
 
