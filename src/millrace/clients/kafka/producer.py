@@ -144,11 +144,26 @@ def produce_record(client: ConfluentProducer, topic: str, record: Record, report
     client.produce(topic, value, key, number, report, timestamp=timestamp or 0, headers=list(headers))
 
 
+_POLL_INTERVAL_S = 0.02
+"""How long a close may wait for the thread that polls."""
+_CONNECT_TIMEOUT_S = 1.0
 _SENDER_POLL_S = 0.02
 """How long after a send the sender is expected to send again, and to poll reports itself."""
 _NOTICE_AFTER_S = 2.0
 """How long a close may wait before the user is notified."""
 _STOPPED = KafkaError(KafkaError._PURGE_QUEUE, "stopped before it was sent")
+
+
+def request_producer_id(client: ConfluentProducer, timeout_s: float, topic: str | None = None) -> None:
+    """Connect a client, so that it gets its producer id at once.
+
+    It asks for the id when it has read metadata. If no broker is connected then, it asks again after half a second,
+    and only then sends records. The first answer may come over the connection to the bootstrap server, which the
+    client closes; the second comes from a broker that it stays connected to.
+    """
+    with contextlib.suppress(KafkaException):
+        for _ in range(2):
+            client.list_topics(topic, timeout=timeout_s)
 
 
 class Producer:
@@ -336,11 +351,12 @@ class Producer:
                 ) from None
 
     def _poll_while_idle(self) -> None:
+        request_producer_id(self._client, _CONNECT_TIMEOUT_S, self.topic)
         while not self._closed.is_set():
             if time.monotonic() < self._busy_until:
                 self._closed.wait(_SENDER_POLL_S)
             else:
-                self._poll_reports(0.1)
+                self._poll_reports(_POLL_INTERVAL_S)
 
     def _poll_reports(self, seconds: float, *, wait: bool = True) -> None:
         """Poll reports. A fatal error is raised here, once; its records are then reported as failed."""

@@ -10,14 +10,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from millrace.clients.kafka.cluster import FENCED, Cluster
-from millrace.clients.kafka.producer import Delivery, abort_transaction, produce_record
+from millrace.clients.kafka.producer import Delivery, abort_transaction, produce_record, request_producer_id
 from millrace.clients.kafka.record import Record
 from millrace.errors import AccessDenied
 
@@ -82,9 +82,7 @@ class TransactionalProducer:
         delivery = Delivery(timeout=longest, linger=0.005, transaction=identity)
         own = {"message.max.bytes": _MAX_RECORD_BYTES, "error_cb": self._errors.append, **(config or {})}
         self._client = Producer({**delivery.tuning(), **cluster.config(), **delivery.config(), **own})
-        # A client that knows no broker yet looks for its coordinator again only after half a second.
-        with suppress(KafkaException):
-            self._client.list_topics(timeout=cluster.timeout)
+        request_producer_id(self._client, cluster.timeout)
         with _fatal_errors_raised():
             self._call_until_answered(self._client.init_transactions)
 
