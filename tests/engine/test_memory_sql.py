@@ -261,6 +261,16 @@ def test_a_process_that_is_killed_is_started_again(memory: MemorySql) -> None:
     assert rows(memory, "SELECT sum(n) FROM rooms") == [[3]]
 
 
+def test_an_answer_that_comes_after_its_question_was_given_up_is_not_that_of_the_next(memory: MemorySql) -> None:
+    """A child that is killed when it has just answered has two lines: its answer, and why it ended."""
+    memory.ask("SELECT 1", 1)
+    assert memory._process
+    late = {"sql": "SELECT 'late'", "max_rows": 1, "max_bytes": 1000, "timeout_s": 60, "tables": [], "schemas": {}}
+    memory._process._write({**late, "number": 0})
+    assert rows(memory, "SELECT sum(n) FROM rooms") == [[3]]
+    assert rows(memory, "SELECT max(n) FROM rooms") == [[2]]
+
+
 def test_the_process_ends_with_its_parent(memory: MemorySql) -> None:
     """The run may be killed; then its input ends."""
     memory.ask("SELECT 1", 1)

@@ -26,7 +26,7 @@ def main() -> None:
         database.register("rooms", tables["rooms"])
     else:
         database = sql_process._confined(tables)
-    found = [sql_process._answer(database, SqlQuestion(sql, 10, 1024**2, 0.0)) for sql in questions]
+    found = [sql_process._answer(database, SqlQuestion(0, sql, 10, 1024**2, 0.0)) for sql in questions]
     with os.fdopen(answers, "w", encoding="utf-8") as out:
         json.dump(found, out)
 

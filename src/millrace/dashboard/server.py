@@ -9,8 +9,10 @@ import asyncio
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -43,6 +45,7 @@ def listen(host: str, port: int | None) -> tuple[socket.socket, bool]:
 _START = 10.0
 _LOOK = 0.01
 _MOST_MESSAGE = 65_536
+_TICK_S = 0.1
 _TICKS_BETWEEN_LOOKS = 5
 
 
@@ -61,7 +64,24 @@ class ServerOptions:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server, which also closes connections that have had their time."""
+    """Uvicorn's server, which also closes connections that have had their time, and stops when it is asked to."""
+
+    _stopped: Callable[[], None] | None = None
+
+    async def main_loop(self) -> None:
+        stop, loop, counter = asyncio.Event(), asyncio.get_running_loop(), 0
+        self._stopped = partial(loop.call_soon_threadsafe, stop.set)
+        while not await self.on_tick(counter):
+            counter += 1
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), _TICK_S)
+
+    def stop(self) -> None:
+        """End it; from another thread, as soon as the loop has time instead of at the next tick."""
+        self.should_exit = True
+        if self._stopped:
+            with suppress(RuntimeError):  # the loop has ended by itself
+                self._stopped()
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_BETWEEN_LOOKS == 0:
@@ -74,7 +94,7 @@ class Dashboard:
 
     def __init__(self, subject: RunInterface, options: ServerOptions = ServerOptions(), static: Path = STATIC) -> None:  # noqa: B008
         self._subject, self._options, self._static = subject, options, static
-        self._server: uvicorn.Server | None = None
+        self._server: _Server | None = None
         self._thread: threading.Thread | None = None
         self.address = ""
         """Return the address, with the token if one is needed."""
@@ -118,7 +138,7 @@ class Dashboard:
 
     def __exit__(self, *_: object) -> None:
         if self._server and self._thread:
-            self._server.should_exit = True
+            self._server.stop()
             self._thread.join(_START)
 
 

@@ -176,6 +176,9 @@ class _Process:
         """All tables that were ever sent."""
         self._next_copy_at = 0.0
         """When tables that were sent before may be sent again."""
+        self._number = 0
+        """Of the last question: a line about an earlier one, which came too late for it, is no answer."""
+        self._received = b""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._ending = threading.Lock()
         self._popen = subprocess.Popen(
@@ -243,12 +246,16 @@ class _Process:
         return copy is None or (copy.version != version and not paused)
 
     def ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        self._write(question)
-        try:
-            answer: dict[str, Any] = orjson.loads(self._read_line(time.monotonic() + timeout_s))
-        except orjson.JSONDecodeError:
-            raise _Ended("its answer cannot be read") from None
-        return answer
+        self._number += 1
+        self._write({**question, "number": self._number})
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                answer: dict[str, Any] = orjson.loads(self._read_line(deadline))
+            except orjson.JSONDecodeError:
+                raise _Ended("its answer cannot be read") from None
+            if answer.pop("number") == self._number:
+                return answer
 
     def _write(self, command: Mapping[str, Any]) -> None:
         with self._pipe() as pipe:
@@ -268,17 +275,17 @@ class _Process:
         """Return its next line; raise _Ended if there is none in time, or if it is longer than any answer."""
         assert self._popen.stdout is not None  # noqa: S101 - it was opened as a pipe
         source = self._popen.stdout.fileno()
-        line = bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(source, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if len(line) > _MAX_ANSWER_BYTES + 1 or not selector.select(max(deadline - time.monotonic(), 0.0)):
+            while b"\n" not in self._received:
+                if len(self._received) > _MAX_ANSWER_BYTES + 1 or not selector.select(max(deadline - time.monotonic(), 0.0)):
                     raise _Ended("it did not answer in time, or too much")
                 part = os.read(source, 1024**2)
                 if not part:
                     raise self._ended()
-                line += part
-        return bytes(line)
+                self._received += part
+        line, _, self._received = self._received.partition(b"\n")
+        return line
 
     def _ended(self) -> _Ended:
         self.kill()  # so that its output is complete

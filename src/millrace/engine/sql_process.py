@@ -46,6 +46,8 @@ _QUERY_TYPES = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckd
 class SqlQuestion:
     """A query in SQL, and the limits of its answer."""
 
+    number: int
+    """Stands in every line about the question: a child that is killed after its answer has two."""
     sql: str
     max_rows: int
     max_bytes: int
@@ -94,7 +96,7 @@ def _answer_in_child(question: SqlQuestion, tables: dict[str, pa.Table], answers
         return
     signal_number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     kind = "Timeout" if signal_number == signal.SIGALRM else "Crash"
-    _write_line({"kind": kind, "message": f"wait status {status}"}, answers)
+    _write_line({"kind": kind, "message": f"wait status {status}"}, answers, question)
 
 
 def _answer_and_exit(question: SqlQuestion, tables: dict[str, pa.Table], answers: int) -> NoReturn:
@@ -103,10 +105,10 @@ def _answer_and_exit(question: SqlQuestion, tables: dict[str, pa.Table], answers
         die_with_parent()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, question.timeout_s)
-        _write_line(_answer(_confined(tables), question), answers, question.max_bytes)
+        _write_line(_answer(_confined(tables), question), answers, question)
         status = 0
     except Exception as error:  # a defect; if there is no memory even for this, the parent reports it
-        _write_line({"kind": "Failure", "message": repr(error)}, answers)
+        _write_line({"kind": "Failure", "message": repr(error)}, answers, question)
         status = 0
     finally:
         os._exit(status)
@@ -202,10 +204,10 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _write_line(answer: dict[str, Any], answers: int, max_bytes: int | None = None) -> None:
-    encoded = orjson.dumps(answer)
-    if max_bytes and len(encoded) > max_bytes:  # JSON may be much larger than the columns
-        encoded = orjson.dumps({"kind": "Size", "message": ""})
+def _write_line(answer: dict[str, Any], answers: int, question: SqlQuestion) -> None:
+    encoded = orjson.dumps({"number": question.number, **answer})
+    if len(encoded) > question.max_bytes:  # JSON may be much larger than the columns
+        encoded = orjson.dumps({"number": question.number, "kind": "Size", "message": ""})
     line = memoryview(encoded + b"\n")
     while line:
         line = line[os.write(answers, line) :]
