@@ -108,6 +108,7 @@ def test_a_port_in_use_is_told_before_anything_starts(offline_millrace: CommandL
     assert not (offline_millrace.folder / ".millrace").exists()
 
 
+@pytest.mark.long
 def test_without_a_page(offline_millrace: CommandLine) -> None:
     (offline_millrace.folder / "p.yaml").write_text(PIPELINE)
     said = offline_millrace("run", "p.yaml", "--no-dashboard", "--for", "1s").stderr

@@ -70,6 +70,7 @@ def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine) -> None:
     assert ids == list(range(done(folder))) != []  # nothing more, nothing less, none twice
 
 
+@pytest.mark.long
 def test_a_second_ctrl_c_does_not_wait(offline_millrace: CommandLine) -> None:
     with begin(offline_millrace, "--stop-timeout", "1h") as process:
         process.send_signal(signal.SIGINT)

@@ -279,6 +279,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.long
 def test_a_wrong_password_fails_the_task_at_once(secured: Cluster) -> None:
     topics.create(secured, "posts", 1)
     target = KafkaDeadLetterTarget(secured, "p", "s")

@@ -62,6 +62,7 @@ def test_one_stream(spark: SparkSession, stage: Stage) -> None:
     }
 
 
+@pytest.mark.long
 def test_two_streams(spark: SparkSession, stage: Stage) -> None:
     left = stage.queue([("a", 1), ("b", 2)], [("a", 3)])
     right = stage.queue([("a", "x"), ("c", "y")], [("a", "z")])

@@ -40,6 +40,7 @@ def test_windows(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.long
 def test_windows_from_which_what_leaves_is_taken_away(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     """Spark does so for windows of five slides or more; shorter ones it adds up anew."""
     stage.keep_state(tmp_path)

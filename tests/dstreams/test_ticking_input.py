@@ -32,6 +32,7 @@ def run(ssc: StreamingContext, path: Path, batches: int, records: int) -> None:
     ssc.stop(stopSparkContext=False, stopGraceFully=True)
 
 
+@pytest.mark.long
 def test_a_stream_without_state_goes_on_after_its_recovery(
     spark: SparkSession, cluster: Cluster, lane: str, tmp_path: Path
 ) -> None:

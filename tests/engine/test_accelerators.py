@@ -79,6 +79,7 @@ def test_without_decoding_in_columns_and_without_reading_in_bulk(
     assert buried(cluster, topic) == sorted(BAD, key=str)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keys", [1, 100_000_000])
 def test_with_state_in_memory_and_in_rocksdb(
     cluster: Cluster, topic: str, run_pipeline: RunPipeline, spark: SparkSession, tmp_path: Path, keys: int

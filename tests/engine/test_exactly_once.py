@@ -131,6 +131,7 @@ def test_a_task_that_fails_between_the_others(
     assert numbers(cluster, topic) == Counter(range(300))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("by_value")
 def test_a_run_that_gives_up_leaves_no_transaction_open(
     cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -166,6 +167,7 @@ def test_a_failure_after_all_is_written(
     assert numbers(cluster, topic) == Counter(range(100))
 
 
+@pytest.mark.long
 @in_bulk_first
 @pytest.mark.parametrize("mode", ["update", "complete"])
 def test_state_behind_the_sink(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, mode: str) -> None:
@@ -210,6 +212,7 @@ def windows(topic: str) -> mr.Pipeline:
     return pipeline
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("by_value", "three_parts")
 @pytest.mark.parametrize("between", ["tasks", pytest.param("logs", marks=pytest.mark.chaos)])
 def test_windows_that_a_watermark_closes_come_out_once(
@@ -254,6 +257,7 @@ def test_tasks_tell_what_they_read(spark: SparkSession, tmp_path: Path) -> None:
     assert len(task_inputs(both)) == 3
 
 
+@pytest.mark.long
 def test_several_sinks_of_one_table(
     cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +281,7 @@ def test_several_sinks_of_one_table(
     assert len(committed(cluster, f"{topic}-more")) == 100
 
 
+@pytest.mark.long
 def test_two_sinks_into_one_topic(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
     send(cluster, topic, range(20))
     pipeline = copy(topic)

@@ -125,6 +125,7 @@ SAID = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", SAID)
 def test_who_is_not_let_in_is_told_why_in_one_sentence(safe: Secured, what: str) -> None:
     cluster = wrong(safe, what)

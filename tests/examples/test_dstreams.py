@@ -86,6 +86,7 @@ def test_stateful_word_count(play: Play, talker: Talker, tmp_path: Path) -> None
     running.stop()
 
 
+@pytest.mark.long
 def test_windowed_word_count(play: Play, talker: Talker, tmp_path: Path) -> None:
     running = play(FOLDER / "windowed_word_count.py", "127.0.0.1", talker.port, tmp_path / "checkpoint")
     talker.say(*LINES)

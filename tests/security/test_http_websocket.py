@@ -83,6 +83,7 @@ def flood(server: Dashboard, content: bytes, size: int) -> None:
         assert healthy(server)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "content",
     [

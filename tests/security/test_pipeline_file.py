@@ -179,6 +179,7 @@ def test_what_ends_the_process(attacked: Attacked, name: str) -> None:
     one_error(attacked.run("check", "p.py", code=2).stdout, "pipeline.ended", line)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STUCK)
 def test_what_never_returns(attacked: Attacked, name: str) -> None:
     code, line = STUCK[name]

@@ -127,6 +127,7 @@ def finish(process: subprocess.Popen[bytes]) -> bytes:
     return errors
 
 
+@pytest.mark.long
 def test_a_run_is_private_writes_nothing_to_tmp_and_is_cleared_away_when_it_was_killed(
     project: Path, environment: dict[str, str]
 ) -> None:

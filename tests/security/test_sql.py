@@ -322,6 +322,7 @@ def test_attacks_on_the_server_are_refused(kind: str, lure: Lure, address: str) 
     lure.require_untouched(json.dumps(answers))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sql", HEAVY)
 def test_heavy_questions_are_bounded(sql: str, memory: MemorySql, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as short, suppress(InputError):  # most are given up; DuckDB is quick enough for some
@@ -330,6 +331,7 @@ def test_heavy_questions_are_bounded(sql: str, memory: MemorySql, monkeypatch: p
     assert memory.ask("SELECT sum(n) FROM rooms", 1)["rows"] == [[3]], "the next question is answered"
 
 
+@pytest.mark.long
 def test_fifty_heavy_questions_at_once_leave_the_server_answering(
     memory: MemorySql, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

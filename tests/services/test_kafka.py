@@ -66,6 +66,7 @@ def test_data_and_address_survive_a_restart(folder: Path) -> None:
         assert topics.describe(cluster, ["kept"])[0].offsets == 1
 
 
+@pytest.mark.long
 def test_a_second_one_is_refused(folder: Path) -> None:
     with KafkaCluster(folder):
         with pytest.raises(DataDirInUse) as caught:
@@ -111,6 +112,7 @@ def test_a_killed_parent_takes_the_broker_along(folder: Path) -> None:
         assert pids(folder) != [pid]
 
 
+@pytest.mark.long
 def test_a_broken_property_is_quoted_and_the_next_start_is_not_harmed(tmp_path: Path) -> None:
     with pytest.raises(ServiceFailed) as caught:
         KafkaCluster(tmp_path, KafkaClusterOptions(properties={"num.io.threads": "many"})).start()
@@ -127,6 +129,7 @@ def test_a_property_that_stops_the_broker_is_quoted_from_its_log(folder: Path) -
     assert pids(folder) == []
 
 
+@pytest.mark.long
 def test_a_broker_that_dies_is_noticed(folder: Path) -> None:
     service = KafkaCluster(folder)
     service.start()
@@ -143,6 +146,7 @@ def test_a_broker_that_dies_is_noticed(folder: Path) -> None:
         service.stop()
 
 
+@pytest.mark.long
 def test_detached_and_stopped_by_its_folder(folder: Path) -> None:
     service = KafkaCluster(folder, KafkaClusterOptions(detach=True))
     service.start()
@@ -206,6 +210,7 @@ def secured(folder: Path) -> Iterator[Cluster]:
         assert not cluster.options
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_password_opens_a_secure_cluster(secured: Cluster, mechanism: str) -> None:
     access = replace(secured, options={**secured.options, "sasl.mechanism": mechanism})
@@ -219,6 +224,7 @@ def test_a_wrong_password_is_refused(secured: Cluster, mechanism: str) -> None:
         replace(secured, options=options).connect()
 
 
+@pytest.mark.long
 def test_an_unknown_authority_is_refused(secured: Cluster) -> None:
     options = {key: value for key, value in secured.options.items() if key != "ssl.ca.location"}
     with pytest.raises(AccessDenied):

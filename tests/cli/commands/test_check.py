@@ -165,6 +165,7 @@ def test_deep_asks_spark(offline_millrace: CommandLine) -> None:
     assert b"txet" in shown
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)  # it starts Spark
 def test_deep_gives_up_on_a_function_that_never_returns(offline_millrace: CommandLine) -> None:
     text = (

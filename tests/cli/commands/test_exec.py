@@ -128,6 +128,7 @@ def test_programs_that_read_a_socket(
     ended(running, signal.SIGTERM)
 
 
+@pytest.mark.long
 def test_what_a_program_says_wins_and_what_it_prints_is_seen(millrace: CommandLine, program: Program) -> None:
     script = program(
         """

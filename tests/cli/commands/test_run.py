@@ -18,6 +18,7 @@ sinks:
 """
 
 
+@pytest.mark.long
 def test_results_on_standard_output_and_questions_meanwhile(millrace: CommandLine, start: Start, topic: str) -> None:
     (millrace.folder / "p.yaml").write_text(PIPELINE.replace("TOPIC", topic))
     millrace("kafka", "produce", topic, stdin="hello\nworld\nhello\n")

@@ -68,6 +68,7 @@ def test_what_comes_later_is_left_where_only_what_is_there_is_wanted(cluster: Cl
     assert reader.latestOffset({}, ALL) == {topic: {"0": 1, "1": 1, "2": 1}}
 
 
+@pytest.mark.long
 def test_also_then_a_topic_that_is_shorter_or_gone_is_told(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

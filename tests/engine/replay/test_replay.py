@@ -202,6 +202,7 @@ def counted(numbers: range) -> dict[int, int]:
     return dict(Counter(number % 7 for number in numbers))
 
 
+@pytest.mark.long
 def test_a_replay_that_was_stopped_goes_on_and_writes_nothing_twice(
     cluster: Cluster, topic: str, replays: Replays, tmp_path: Path
 ) -> None:
@@ -226,6 +227,7 @@ def test_a_replay_that_was_stopped_goes_on_and_writes_nothing_twice(
     assert values(cluster, f"{topic}-out.g2") == Counter(range(3000))
 
 
+@pytest.mark.long
 def test_a_comparison_finds_exactly_what_differs(
     cluster: Cluster, topic: str, replays: Replays, tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ print(spark.range(3).count(), len(list(Path("run").glob("millrace-scratch-*"))))
     assert list((tmp_path / "run").glob("millrace-scratch-*")) == []
 
 
+@pytest.mark.long
 def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     tries = """
 import sys

@@ -59,6 +59,7 @@ def test_a_kafka_that_cannot_be_used_is_told_before_anything_starts(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_runs_for_its_time_and_stops_its_broker(offline_millrace: CommandLine) -> None:
     said = offline_millrace("demo", "--for", "3s", "--rate", "200/s").stderr
     assert "the dashboard is at http://127.0.0.1:" in said

@@ -58,6 +58,7 @@ def test_detached_used_and_stopped(offline_millrace: CommandLine) -> None:
     assert "kafka.none" in offline_millrace("kafka", "topics", "list", code=2).stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stops_cleanly_on_a_signal(offline_millrace: CommandLine, number: signal.Signals) -> None:
     with started(offline_millrace) as process:
