@@ -7,6 +7,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from dstreams.records import pour
 from millrace.clients.kafka.cluster import Cluster
 from millrace.dstreams import KafkaUtils

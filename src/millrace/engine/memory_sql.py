@@ -278,7 +278,8 @@ class _Process:
         with selectors.DefaultSelector() as selector:
             selector.register(source, selectors.EVENT_READ)
             while b"\n" not in self._received:
-                if len(self._received) > _MAX_ANSWER_BYTES + 1 or not selector.select(max(deadline - time.monotonic(), 0.0)):
+                remaining_s = max(deadline - time.monotonic(), 0.0)
+                if len(self._received) > _MAX_ANSWER_BYTES + 1 or not selector.select(remaining_s):
                     raise _Ended("it did not answer in time, or too much")
                 part = os.read(source, 1024**2)
                 if not part:

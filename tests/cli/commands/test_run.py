@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 
+import pytest
+
 from cli.conftest import Start
 from conftest import CommandLine
 
