@@ -66,7 +66,7 @@ class ServerOptions:
 class _Server(uvicorn.Server):
     """Uvicorn's server, which also closes connections that have had their time, and stops when it is asked to."""
 
-    _stopped: Callable[[], None] | None = None
+    _stopped: Callable[[], object] | None = None
 
     async def main_loop(self) -> None:
         stop, loop, counter = asyncio.Event(), asyncio.get_running_loop(), 0
