@@ -128,7 +128,8 @@ def _reading_report(pipeline: PipelineDef, source: SourceDef, query: Query) -> J
         return {}
     report: Json = {"way": _way(reader, query)}
     if isinstance(reader, PartitionedSource) and query.batches and not source.static:
-        report["alignment"] = _alignment(reader, source_watermark(pipeline, query.table, source))
+        watermark = source_watermark(pipeline, query.table, source, reader.time_columns())
+        report["alignment"] = _alignment(reader, watermark)
     return report
 
 

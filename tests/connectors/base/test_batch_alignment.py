@@ -50,6 +50,14 @@ def test_no_record_is_late_and_each_is_read_once(given_times: tuple[list[list[in
     assert read == sum(map(len, times))
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 90, 100, 299])
+def test_records_of_one_time_are_shared_out_over_the_partitions(most: int) -> None:
+    """Many may have arrived within a millisecond."""
+    counts, _ = earliest({number: np.zeros(100, np.int64) for number in range(3)}, most)
+    assert sum(counts.values()) == most
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
 def test_records_without_a_time_keep_nobody_waiting() -> None:
     counts, reached = earliest({"a": np.array([NO_TIME, NO_TIME, 5]), "b": np.array([7, 8])}, 3)
     assert (counts, reached) == ({"a": 3, "b": 0}, 5)

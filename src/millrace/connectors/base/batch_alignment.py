@@ -91,11 +91,15 @@ def earliest(times: Mapping[P, Times], most: int) -> tuple[dict[P, int], int | N
         return {partition: len(own) for partition, own in times.items()}, int(everything.max())
     last = int(np.partition(everything, most - 1)[most - 1])
     counts = {partition: int(np.searchsorted(own, last, "left")) for partition, own in keys.items()}
-    left = most - sum(counts.values())
-    for partition, own in keys.items():  # of those with the same key any
-        same = min(left, int(np.searchsorted(own, last, "right")) - counts[partition])
-        counts[partition] += same
-        left -= same
+    same = {partition: int(np.searchsorted(own, last, "right")) - counts[partition] for partition, own in keys.items()}
+    left, total = most - sum(counts.values()), sum(same.values())
+    for (
+        partition,
+        size,
+    ) in same.items():  # of those with the same key each partition its share: many have arrived at once
+        share = -(-left * size // total) if size else 0
+        counts[partition] += share
+        left, total = left - share, total - size
     return dict.fromkeys(times, 0) | counts, last
 
 

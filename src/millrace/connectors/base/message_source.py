@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ARRIVAL = "arrival"
 """The times that a system gives records, where batches are cut by these."""
+_EVENT_TIME_TYPES = (Simple("timestamp"), Simple("timestamp_ntz"))
 ON_BAD = ("dead_letter", "drop", "fail")
 
 
@@ -169,6 +170,10 @@ class PartitionedSource(DecodedSource):
         shown_default="1m",
     )
 
+    def time_columns(self) -> tuple[str, ...]:
+        """Return the columns of the records that may have their event time."""
+        return tuple(field.name for field in self._decoded().fields if field.type in _EVENT_TIME_TYPES)
+
     def event_time_path(self, watermark: SourceWatermark | None) -> tuple[str, ...]:
         """Return the column with the event time, and fields in it; empty if it is not among those of the records."""
         if watermark is None or not watermark.path or self.alignment != "event_time":
@@ -182,7 +187,7 @@ class PartitionedSource(DecodedSource):
                 return ()
             path.append(field.name)
             kind = field.type
-        return tuple(path) if kind in (Simple("timestamp"), Simple("timestamp_ntz")) else ()
+        return tuple(path) if kind in _EVENT_TIME_TYPES else ()
 
     def aligned_by(self, watermark: SourceWatermark | None) -> str:
         """Return by what batches are cut across partitions, in words; empty if by nothing."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source, whole_batch
 from millrace.connectors.base.batch_tasks import with_deterministic_tasks
+from millrace.connectors.base.message_source import PartitionedSource
 from millrace.connectors.base.rdd_lineage import task_inputs
 from millrace.connectors.base.registry import make_source, sink_of, source_of
 from millrace.connectors.files import CURRENT, FilesSource
@@ -265,8 +266,6 @@ class QueryTables:
         builder, query = self._builder, self._query
         context = replace(builder.context, name=source.name, static=source.static, query=query.name)
         context = replace(context, batches=query.batches, trigger_interval_s=query.trigger.seconds or 0.0)
-        if not query.dead_letter_source:
-            context = replace(context, watermark=source_watermark(builder.pipeline, query.table, source))
         if builder.resumes(query, [sink_of(sink) for sink in query.sinks]):
             folder = builder.checkpoint(query)
             context = replace(context, checkpoint=folder, next_offsets=next_offsets(folder))
@@ -274,6 +273,9 @@ class QueryTables:
             context = replace(context, offset_range=None)  # a table in memory begins where the file says, each time
         with explained(source.place):
             reader = source_of(source).resolved(context)
+            if not query.dead_letter_source and isinstance(reader, PartitionedSource):
+                watermark = source_watermark(builder.pipeline, query.table, source, reader.time_columns())
+                context = replace(context, watermark=watermark)
             if isinstance(reader, MessageSource) and source.name in unbatched(builder.pipeline):
                 reader = reader.by_spark()
             if query.dead_letter_source and isinstance(reader, KafkaSource):

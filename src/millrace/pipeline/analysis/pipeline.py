@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from millrace.pipeline.analysis.operators import STATIC, UNKNOWN, StreamPlan
 from millrace.pipeline.analysis.python import python_plan
-from millrace.pipeline.model import PipelineDef, SourceDef, TableDef
+from millrace.pipeline.model import PipelineDef, SourceDef, TableDef, Watermark
 
 
 @dataclass(frozen=True)
@@ -18,19 +19,42 @@ class SourceWatermark:
     """The column of the source that has the event time, and names of fields in it; empty if it is computed."""
 
 
-def source_watermark(pipeline: PipelineDef, table: str, source: SourceDef) -> SourceWatermark | None:
+def source_watermark(
+    pipeline: PipelineDef, table: str, source: SourceDef, columns: Sequence[str] = ()
+) -> SourceWatermark | None:
     """Return the watermark that the query of a table has on the rows of a source; None if it has none.
 
-    Of several the shortest counts: what is late for one is lost there.
+    Of several the shortest counts: what is late for one is lost there. `columns` are those of the source that may have
+    the event time: the watermark of a table can be on one of them.
     """
     if source.watermark:
         return SourceWatermark(source.watermark.seconds, (source.watermark.column,))
     watermarks = [
-        SourceWatermark(found.watermark.seconds)
+        SourceWatermark(found.watermark.seconds, _source_column(pipeline, found, source, columns))
         for name in pipeline.upstream(table)
         if (found := pipeline.table(name)) and found.watermark and source in pipeline.upstream_sources(name)
     ]
     return min(watermarks, key=lambda watermark: watermark.delay_s, default=None)
+
+
+def _source_column(
+    pipeline: PipelineDef, table: TableDef, source: SourceDef, columns: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the column of a source that is the event time of a table; empty if it is computed.
+
+    If each column had a watermark at the source, which of them would reach the table's column? Where the analysis
+    cannot tell, as for Python code that it does not know, it is the column of the same name.
+    """
+    assert table.watermark is not None  # noqa: S101 - the caller has looked
+    event_time = table.watermark.column.lower()
+    unmarked = replace(pipeline, tables=tuple(replace(each, watermark=None) for each in pipeline.tables))
+    for column in sorted(columns, key=lambda name: name.lower() != event_time):
+        marked = replace(source, watermark=Watermark(column, 0.0))
+        sources = tuple(marked if each is source else replace(each, watermark=None) for each in pipeline.sources)
+        reached = analyse(replace(unmarked, sources=sources))[table.name.lower()].watermark_columns
+        if column.lower() == event_time if reached is None else event_time in reached:
+            return (column,)
+    return ()
 
 
 def analyse(pipeline: PipelineDef) -> dict[str, StreamPlan]:
