@@ -84,7 +84,13 @@ _MAX_KEYS_PER_GIB = 500_000
 """Keys for which the store in memory is faster. Measured in 4 GB of heap: with 1,000,000 keys it takes half to twice as
 long as RocksDB, depending on the batch size; with 5,000,000 keys seven times as long (docs/performance.md)."""
 
+EXCHANGE_REUSE = ConfChoice(
+    "spark.sql.exchange.reuse",
+    "false",
+    "the watermark does not get through a reused exchange: what aggregates above it would never give a row",
+)
 _RESULT_CHOICES = (
+    EXCHANGE_REUSE,
     ConfChoice("spark.sql.session.timeZone", "UTC", "the same input gives the same windows and days on every machine"),
     ConfChoice(
         "spark.sql.streaming.numRecentProgressUpdates", "20", "Spark keeps them in memory, with the metrics of panels"

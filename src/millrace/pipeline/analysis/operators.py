@@ -36,6 +36,8 @@ class Operator:
     session: bool = False
     join: str = ""
     """inner, cross, left, right, full, semi or anti."""
+    one_sided: bool = False
+    """Whether it is a join by an event time of which only one side has a watermark."""
     after_aggregate: bool = False
     certain: bool = True
     keys: tuple[str, ...] | None = None

@@ -53,14 +53,69 @@ def _bounded(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> bool | 
     """Whether a watermark ends the state: by an equal event time, or by a range between the event times."""
     if sides.left.watermark_columns is None or sides.right.watermark_columns is None:
         return None
-    event_times = sides.left.watermark_columns | sides.right.watermark_columns
-    if any(column.name.lower() in event_times for column in join.args.get("using") or ()):
+    equal = _equal_event_times(sides, join, where)
+    if equal == {"left", "right"} or (equal and kind in ("inner", "cross")):
         return True
     conditions = [*_conjuncts(join.args.get("on")), *_conjuncts(where)]
-    if any(isinstance(condition, exp.EQ) and _has_event_time(condition, sides) for condition in conditions):
-        return True
-    ranged = any(isinstance(condition, _RANGES) and _spans(condition, sides) for condition in conditions)
-    return ranged and has_join_watermarks(kind, sides.left, sides.right)
+    ranges = [condition for condition in conditions if isinstance(condition, _RANGES) and _spans(condition, sides)]
+    return not equal and _ends_unmatched(kind, ranges, sides) and has_join_watermarks(kind, sides.left, sides.right)
+
+
+def _equal_event_times(sides: JoinSides, join: exp.Join, where: Any) -> set[str]:
+    """Return the sides whose event time is in an equation of the join: none, one, or both in the best of them."""
+    left, right = sides.left.watermark_columns or frozenset(), sides.right.watermark_columns or frozenset()
+    names = [column.name.lower() for column in join.args.get("using") or ()]
+    found = [{side for side, columns in (("left", left), ("right", right)) if name in columns} for name in names]
+    conditions = (*_conjuncts(join.args.get("on")), *_conjuncts(where))
+    equations = (condition for condition in conditions if isinstance(condition, exp.EQ))
+    found += [_of(equation.this, sides) | _of(equation.expression, sides) for equation in equations]
+    return max(found, key=len, default=set())
+
+
+def _of(operand: Any, sides: JoinSides) -> set[str]:
+    """Return the side of which an operand is the event time; both sides if its name does not say which."""
+    if not isinstance(operand, exp.Column):
+        return set()
+    table = operand.table.lower()
+    left = STATIC if table == sides.name else sides.left_names.get(table, sides.left)
+    right = sides.right if table in (sides.name, "") else STATIC
+    both = (("left", left.watermark_columns or ()), ("right", right.watermark_columns or ()))
+    return {side for side, columns in both if operand.name.lower() in columns}
+
+
+def _ends_unmatched(kind: str, ranges: list[Any], sides: JoinSides) -> bool:
+    """Return whether ranges of event times show when a row of the sides that are kept has no partner any more.
+
+    A row of the left side waits until the right side's event time has passed it: its own time must have a lower bound
+    by the right side's.
+    """
+    if not ranges:
+        return False
+    lower_bounds = {side for condition in ranges for side in _sides_with_lower_bound(condition, sides)}
+    needed = {"left": {"left"}, "semi": {"left"}, "right": {"right"}, "full": {"left", "right"}}.get(kind, set())
+    return needed <= lower_bounds
+
+
+def _sides_with_lower_bound(condition: Any, sides: JoinSides) -> set[str]:
+    """Return the sides whose event time is at least one of the other side, as far as names show; else both."""
+    if isinstance(condition, exp.Between):
+        pairs = [(condition.args["low"], condition.this), (condition.this, condition.args["high"])]
+    elif isinstance(condition, exp.LT | exp.LTE):
+        pairs = [(condition.this, condition.expression)]
+    else:
+        pairs = [(condition.expression, condition.this)]
+    found = [(_side(lower, sides), _side(higher, sides)) for lower, higher in pairs]
+    if any(None in pair for pair in found):
+        return {"left", "right"}
+    return {higher for lower, higher in found if higher and lower != higher}
+
+
+def _side(node: Any, sides: JoinSides) -> str | None:
+    """Return the side that the columns of an expression come from; None if it is not one of them, or not known."""
+    names = {column.table.lower() for column in node.find_all(exp.Column)}
+    if names == {sides.name}:
+        return "right"
+    return "left" if names and names <= sides.left_names.keys() else None
 
 
 def _conjuncts(node: Any) -> list[Any]:
@@ -75,18 +130,6 @@ def _spans(node: Any, sides: JoinSides) -> bool:
     left = [column for column in columns if column.table.lower() in sides.left_names]
     unnamed = [column for column in columns if not column.table]
     return bool(left and right) or len(unnamed) > 1 or bool(unnamed and (left or right))
-
-
-def _has_event_time(node: Any, sides: JoinSides) -> bool:
-    """Whether a side of an equation is a column of event time."""
-    for column in node.find_all(exp.Column):
-        table = column.table.lower()
-        left = STATIC if table == sides.name else sides.left_names.get(table, sides.left)
-        right = sides.right if table in (sides.name, "") else STATIC
-        event_times = {*(left.watermark_columns or ()), *(right.watermark_columns or ())}
-        if isinstance(column.parent, exp.EQ) and column.name.lower() in event_times:
-            return True
-    return False
 
 
 _AGGREGATES = frozenset(
@@ -313,8 +356,10 @@ class _Analysis:
         operator_kind = join_operator_kind(kind, origin.plan, right)
         origin.plan = merged_plan((origin.plan, right))
         if operator_kind:
-            bounded = _bounded(kind, sides, join, where) if operator_kind == "join" else None
-            more: dict[str, Any] = {"bounded": bounded, "join": kind, "keys": join_condition(join)}
+            more: dict[str, Any] = {"join": kind, "keys": join_condition(join)}
+            if operator_kind == "join":
+                more["bounded"] = _bounded(kind, sides, join, where)
+                more["one_sided"] = more["bounded"] and len(_equal_event_times(sides, join, where)) == 1
             origin.plan = origin.plan.then(self.operator(operator_kind, f"{kind.upper()} JOIN", join, **more))
         origin.named[sides.name] = right
 

@@ -74,6 +74,14 @@ def sessions_in_update(context: CheckContext) -> Iterator[Problem]:
             yield Problem("mode.session", message, sink.mode_place, hint, why)
 
 
+def sessions_without_key(context: CheckContext) -> Iterator[Problem]:
+    """Session windows need another key: Spark keeps the sessions of each key together."""
+    for _, operator in context.sink_operators("aggregate"):
+        if operator.session and operator.keys is not None and len(operator.keys) == 1:
+            message = f"{operator.what} has session_window as its only key, which a stream does not have"
+            yield Problem("stream.session-key", message, operator.place, "group by another column as well")
+
+
 def joins_out_of_mode(context: CheckContext) -> Iterator[Problem]:
     """Two streams are joined in append mode; an inner or semi join also in update mode."""
     for sink, operator in context.sink_operators("join"):

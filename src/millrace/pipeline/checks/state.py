@@ -58,6 +58,16 @@ def outer_join_without_watermark(context: CheckContext) -> Iterator[Problem]:
             yield Problem("join.unbounded", message, operator.place, _TIME_BOUND_HINT, why)
 
 
+def join_with_one_watermark(context: CheckContext) -> Iterator[Problem]:
+    """Rows of a side without a watermark are lost when the other side's event time has passed them."""
+    for _, operator in context.sink_operators("join"):
+        if operator.one_sided:
+            why = "it ends the state of both: later rows of the other side find no partner, and nothing counts them"
+            message = f"only one side of the join in {operator.table!r} has a watermark on its event time"
+            hint = "give the other side a watermark on the column that is compared"
+            yield Problem("join.one-sided", message, operator.place, hint, why, "warning")
+
+
 def deduplication_without_watermark(context: CheckContext) -> Iterator[Problem]:
     """Deduplication within a watermark needs one."""
     for _, operator in context.sink_operators("within"):
