@@ -9,57 +9,63 @@ streams, except one thing: a window, a session or an auction that the watermark 
 
 import sys
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
-import orjson
-import pyarrow as pa
 
 SIDE_INPUT = Path(__file__).parent / "data" / "side_input.csv"
-DELAY = timedelta(seconds=4)
-"""The watermarks of the pipelines."""
-ARRIVAL_DELAY = timedelta(seconds=1)
-BIDDING = timedelta(minutes=1)
-"""A join waits for bids this much longer."""
+_EVENT = """{
+  "at": "TIMESTAMP",
+  "person": {"id": "BIGINT", "name": "VARCHAR", "city": "VARCHAR", "state": "VARCHAR"},
+  "auction": {
+    "id": "BIGINT", "item": "VARCHAR", "description": "VARCHAR", "initial_bid": "BIGINT", "reserve": "BIGINT",
+    "expires": "TIMESTAMP", "seller": "BIGINT", "category": "BIGINT"
+  },
+  "bid": {
+    "auction": "BIGINT", "bidder": "BIGINT", "price": "BIGINT", "channel": "VARCHAR", "url": "VARCHAR",
+    "extra": "VARCHAR"
+  }
+}"""
 
-_TIME = pa.timestamp("us", "UTC")
-_TABLES = {
-    "person": {"id": pa.int64(), "name": pa.string(), "city": pa.string(), "state": pa.string()},
-    "auction": {
-        **{"id": pa.int64(), "item": pa.string(), "description": pa.string()},
-        **{"initial_bid": pa.int64(), "reserve": pa.int64(), "expires": _TIME},
-        **{"seller": pa.int64(), "category": pa.int64()},
-    },
-    "bid": {
-        **{"auction": pa.int64(), "bidder": pa.int64(), "price": pa.int64()},
-        **{"channel": pa.string(), "url": pa.string(), "extra": pa.string()},
-    },
+VIEWS = {
+    "person": """SELECT event."at" AS moment, unnest(event.person) FROM events WHERE event.person IS NOT NULL""",
+    "auction": """SELECT event."at" AS moment, unnest(event.auction) FROM events WHERE event.auction IS NOT NULL""",
+    "bid": """SELECT event."at" AS moment, arrived, unnest(event.bid) FROM events WHERE event.bid IS NOT NULL""",
+    # Where the watermarks of the pipelines are. A query has the least of the kinds of events that it reads; here, the
+    # least of all serves each. A join of auctions and bids waits for bids a minute longer.
+    "clock": """
+        SELECT min(newest) - INTERVAL 4 SECOND AS ended, min(newest) - INTERVAL 64 SECOND AS joins_ended,
+          min(arrived) - INTERVAL 1 SECOND AS arrivals_ended
+        FROM (
+          SELECT max(event."at") AS newest, max(arrived) AS arrived FROM events
+          GROUP BY event.person IS NULL, event.auction IS NULL
+        )
+    """,
+    # The first of the highest bids on each auction while it was open.
+    "winners": """
+        SELECT a.*, a.moment AS opened, b.bidder, b.price, b.moment AS bid_at, b.extra
+        FROM auction a JOIN bid b ON b.auction = a.id AND b.moment BETWEEN a.moment AND a.expires
+        WHERE a.moment <= (SELECT joins_ended FROM clock)
+        QUALIFY row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.moment) = 1
+    """,
+    "statistics": """
+        SELECT strftime(moment, '%Y-%m-%d') AS day, channel, grouping(channel) AS every_channel,
+          strftime(max(moment), '%H:%M') AS minute, count(*) AS bids,
+          count(*) FILTER (price < 10000) AS bids_1,
+          count(*) FILTER (price >= 10000 AND price < 1000000) AS bids_2,
+          count(*) FILTER (price >= 1000000) AS bids_3,
+          count(DISTINCT bidder) AS bidders,
+          count(DISTINCT bidder) FILTER (price < 10000) AS bidders_1,
+          count(DISTINCT bidder) FILTER (price >= 10000 AND price < 1000000) AS bidders_2,
+          count(DISTINCT bidder) FILTER (price >= 1000000) AS bidders_3,
+          count(DISTINCT auction) AS auctions,
+          count(DISTINCT auction) FILTER (price < 10000) AS auctions_1,
+          count(DISTINCT auction) FILTER (price >= 10000 AND price < 1000000) AS auctions_2,
+          count(DISTINCT auction) FILTER (price >= 1000000) AS auctions_3
+        FROM bid GROUP BY GROUPING SETS ((day), (day, channel))
+    """,
 }
-
-_WINNERS = """
-winners AS (
-  SELECT a.*, a.moment AS opened, b.bidder, b.price, b.moment AS bid_at, b.extra
-  FROM auction a JOIN bid b ON b.auction = a.id AND b.moment BETWEEN a.moment AND a.expires
-  WHERE a.moment <= (SELECT joins_ended FROM clock)
-  QUALIFY row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.moment) = 1
-)
-"""
-_STATISTICS = """
-count(*) AS bids,
-count(*) FILTER (price < 10000) AS bids_1,
-count(*) FILTER (price >= 10000 AND price < 1000000) AS bids_2,
-count(*) FILTER (price >= 1000000) AS bids_3,
-count(DISTINCT bidder) AS bidders,
-count(DISTINCT bidder) FILTER (price < 10000) AS bidders_1,
-count(DISTINCT bidder) FILTER (price >= 10000 AND price < 1000000) AS bidders_2,
-count(DISTINCT bidder) FILTER (price >= 1000000) AS bidders_3,
-count(DISTINCT auction) AS auctions,
-count(DISTINCT auction) FILTER (price < 10000) AS auctions_1,
-count(DISTINCT auction) FILTER (price >= 10000 AND price < 1000000) AS auctions_2,
-count(DISTINCT auction) FILTER (price >= 1000000) AS auctions_3
-"""
 
 QUERIES = {
     "q0": "SELECT auction, bidder, price, moment AS at, extra FROM bid",
@@ -69,22 +75,21 @@ QUERIES = {
         SELECT p.name, p.city, p.state, a.id AS auction FROM auction a JOIN person p ON a.seller = p.id
         WHERE a.category = 10 AND (p.state = 'OR' OR p.state = 'ID' OR p.state = 'CA')
     """,
-    "q4": f"""
-        WITH {_WINNERS}
+    "q4": """
         SELECT date_trunc('minute', opened) AS minute, category, avg(price) AS average, count(*) AS sold FROM winners
         WHERE date_trunc('minute', opened) + INTERVAL 1 MINUTE <= (SELECT joins_ended FROM clock) GROUP BY ALL
     """,
     "q5": """
         WITH counts AS (
-          SELECT auction, time_bucket(INTERVAL 2 SECOND, moment) - 2 * step * INTERVAL 1 SECOND AS start, count(*) AS bids
+          SELECT auction, time_bucket(INTERVAL 2 SECOND, moment) - 2 * step * INTERVAL 1 SECOND AS start,
+            count(*) AS bids
           FROM bid, range(5) AS steps(step) GROUP BY ALL
         )
         SELECT start, start + INTERVAL 10 SECOND AS end, auction, bids FROM counts
         WHERE start + INTERVAL 10 SECOND <= (SELECT ended FROM clock)
         QUALIFY rank() OVER (PARTITION BY start ORDER BY bids DESC) = 1
     """,
-    "q6": f"""
-        WITH {_WINNERS}
+    "q6": """
         SELECT seller, id, opened,
           avg(price) OVER (PARTITION BY seller ORDER BY opened ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS average
         FROM winners
@@ -104,19 +109,20 @@ QUERIES = {
         ON a.seller = p.id AND time_bucket(INTERVAL 10 SECOND, a.moment) = time_bucket(INTERVAL 10 SECOND, p.moment)
         WHERE time_bucket(INTERVAL 10 SECOND, p.moment) + INTERVAL 10 SECOND <= (SELECT ended FROM clock)
     """,
-    "q9": f"""
-        WITH {_WINNERS}
+    "q9": """
         SELECT id, item, description, initial_bid, reserve, expires, opened, seller, category,
           bidder, price, bid_at AS at, extra
         FROM winners
     """,
     "q10": """
-        SELECT auction, bidder, price, moment AS at, extra, strftime(moment, '%Y-%m-%d') AS day, strftime(moment, '%H-%M') AS minute
+        SELECT auction, bidder, price, moment AS at, extra,
+          strftime(moment, '%Y-%m-%d') AS day, strftime(moment, '%H-%M') AS minute
         FROM bid
     """,
     "q11": """
         WITH marked AS (
-          SELECT *, moment >= lag(moment) OVER (PARTITION BY bidder ORDER BY moment) + INTERVAL 10 SECOND AS new FROM bid
+          SELECT *, moment >= lag(moment) OVER (PARTITION BY bidder ORDER BY moment) + INTERVAL 10 SECOND AS new
+          FROM bid
         ), numbered AS (
           SELECT *, count(*) FILTER (new) OVER (PARTITION BY bidder ORDER BY moment) AS session FROM marked
         )
@@ -140,11 +146,8 @@ QUERIES = {
           moment AS at, extra, len(list_filter(string_split(extra, ''), lambda letter: letter = 'c')) AS c_counts
         FROM bid WHERE 0.908 * price >= 1000000 AND 0.908 * price <= 50000000
     """,
-    "q15": f"SELECT strftime(moment, '%Y-%m-%d') AS day, {_STATISTICS} FROM bid GROUP BY ALL",
-    "q16": f"""
-        SELECT channel, strftime(moment, '%Y-%m-%d') AS day, strftime(max(moment), '%H:%M') AS minute, {_STATISTICS}
-        FROM bid GROUP BY ALL
-    """,
+    "q15": "SELECT * EXCLUDE (channel, every_channel, minute) FROM statistics WHERE every_channel = 1",
+    "q16": "SELECT * EXCLUDE every_channel FROM statistics WHERE every_channel = 0",
     "q17": """
         SELECT auction, strftime(moment, '%Y-%m-%d') AS day, count(*) AS bids,
           count(*) FILTER (price < 10000) AS bids_1,
@@ -165,8 +168,9 @@ QUERIES = {
           AND max(moment) OVER (PARTITION BY auction) + INTERVAL 1 MINUTE <= (SELECT ended FROM clock)
     """,
     "q20": """
-        SELECT b.*, a.item, a.description, a.initial_bid, a.reserve, a.moment AS opened, a.expires, a.seller, a.category
-        FROM (SELECT auction, bidder, price, channel, url, moment AS at, extra FROM bid) b JOIN auction a ON b.auction = a.id
+        SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.moment AS at, b.extra,
+          a.item, a.description, a.initial_bid, a.reserve, a.moment AS opened, a.expires, a.seller, a.category
+        FROM bid b JOIN auction a ON b.auction = a.id
         WHERE a.category = 10
     """,
     "q21": """
@@ -186,49 +190,34 @@ QUERIES = {
 
 
 class Event(NamedTuple):
-    """A record of the topic: its value, and the time that Kafka has for it."""
+    """A record of the topic: its value, and the time that Kafka has for it, in milliseconds since 1970."""
 
     value: bytes
-    arrived: datetime | None = None
+    arrived: int | None = None
+    """If it is not known, the time of the event stands for it."""
 
 
 def expected(events: Iterable[Event], *queries: str) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each query."""
+    values, arrivals = zip(*((event.value.decode(), event.arrived) for event in events), strict=True)
     database = duckdb.connect()
-    database.execute("SET TimeZone = 'UTC'")
-    tables = _tables(events)
-    for name, table in tables.items():
-        database.register(name, table)
-    database.register("clock", _clock(tables))
-    database.execute(f"CREATE VIEW side_input AS FROM read_csv('{SIDE_INPUT}')")
-    return {name: database.sql(QUERIES[name]).to_arrow_table().to_pylist() for name in queries or QUERIES}
+    database.read_csv(str(SIDE_INPUT)).create_view("side_input")
+    database.execute(
+        """
+        CREATE TABLE events AS SELECT event, coalesce(arrived, event."at") AS arrived FROM (
+          SELECT json_transform(value, ?) AS event, make_timestamp_ms(arrived) AS arrived
+          FROM (SELECT unnest(?) AS value, unnest(?::BIGINT[]) AS arrived)
+        )
+        """,
+        [_EVENT, values, arrivals],
+    )
+    for name, query in VIEWS.items():
+        database.sql(query).create_view(name)
+    return {name: _rows(database.sql(QUERIES[name])) for name in queries or QUERIES}
 
 
-def _tables(events: Iterable[Event]) -> dict[str, pa.Table]:
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in _TABLES}
-    for event in events:
-        read = orjson.loads(event.value)
-        at = datetime.fromisoformat(read.pop("at"))
-        ((kind, content),) = read.items()
-        if "expires" in content:
-            content["expires"] = datetime.fromisoformat(content["expires"])
-        rows[kind].append({**content, "moment": at, "arrived": event.arrived})
-    common = {"moment": _TIME, "arrived": _TIME}
-    return {
-        name: pa.Table.from_pylist(rows[name], pa.schema({**columns, **common})) for name, columns in _TABLES.items()
-    }
-
-
-def _clock(tables: dict[str, pa.Table]) -> pa.Table:
-    """Return where the watermarks are: each holds for a kind of events, and a query has the least of its own."""
-    newest = min(max(table["moment"].to_pylist()) for table in tables.values())
-    arrived = tables["bid"]["arrived"].to_pylist()
-    clock = {
-        "ended": newest - DELAY,
-        "joins_ended": newest - DELAY - BIDDING,
-        "arrivals_ended": None if None in arrived else max(arrived) - ARRIVAL_DELAY,
-    }
-    return pa.Table.from_pylist([clock], pa.schema(dict.fromkeys(clock, _TIME)))
+def _rows(result: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
+    return [dict(zip(result.columns, row, strict=True)) for row in result.fetchall()]
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ for file in sys.argv[1:]:
 def test_every_example_is_listed_and_has_its_parts_and_a_test() -> None:
     table = re.findall(r"^\| \[([\w-]+)\]\(\1\) \|", (EXAMPLES / "README.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(table) == NAMES
-    assert {path.parent.name for path in EXAMPLES.glob("*/*.yaml")} == set(NAMES)
+    assert {path.parent.name for path in EXAMPLES.glob("*/*.yaml")} == {*NAMES, "nexmark"}
     for name in NAMES:
         for part in ("pipeline.py", "pipeline.yaml", "data"):
             assert (EXAMPLES / name / part).exists(), f"{name}: {part}"
@@ -51,7 +51,7 @@ def test_a_readme_says_what_it_teaches_how_to_run_it_and_what_one_sees(name: str
     assert any(line.startswith(f"millrace run examples/{name}/pipeline.") for line in commands(page))
 
 
-@pytest.mark.parametrize("name", [".", "dstreams", *NAMES])
+@pytest.mark.parametrize("name", [".", "dstreams", "nexmark", *NAMES])
 def test_the_commands_of_a_readme_exist_with_their_options_and_files(name: str) -> None:
     for line in commands(EXAMPLES / name / "README.md"):
         for arguments in millrace_calls(line):
