@@ -131,6 +131,17 @@ def test_what_is_new_is_told(offline_run: Run, tmp_path: Path) -> None:
     assert "not used, since it reads on where it was" in shown
 
 
+def test_an_edited_schema_of_an_included_file_is_a_change(offline_run: Run, tmp_path: Path) -> None:
+    shared = 'sources: {words: {files: in, schema: "word string, n int"}}\n'
+    (tmp_path / "sources.yaml").write_text(shared)
+    text = FILES.replace('sources:\n  words: {files: in, schema: "word string"}\n', "include: sources.yaml\n")
+    ran(tmp_path, text)
+    assert json.loads(offline_run("plan", "p.yaml", "--json").out)["queries"][0]["changes"] == []
+    (tmp_path / "sources.yaml").write_text(shared.replace("n int", "n bigint"))
+    changes = json.loads(offline_run("plan", "p.yaml", "--json").out)["queries"][0]["changes"]
+    assert "schema" in changes[0]["what"]
+
+
 def test_what_cannot_go_on(offline_run: Run, tmp_path: Path) -> None:
     state = ran(tmp_path, COUNTED)
     (tmp_path / "p.yaml").write_text(COUNTED.replace("GROUP BY value", "GROUP BY value, partition"))
@@ -200,12 +211,19 @@ def test_a_cluster_that_is_there(run: Run, tmp_path: Path, topic: str) -> None:
     assert topic not in found["kafka"]["missing"]
 
 
-def test_a_folder_that_is_in_use(offline_run: Run, tmp_path: Path) -> None:
+def test_of_a_running_pipeline_it_exits_by_its_verdict(offline_run: Run, tmp_path: Path) -> None:
     lock = FolderLock(ran(tmp_path, FILES))
     assert lock.try_acquire()
-    assert "another run uses the state folder" in offline_run("plan", "p.yaml", code=2).err
+    shown = offline_run("plan", "p.yaml").out
+    assert "another run uses the state folder now" in shown
+    assert "counts-update  resumes after batch 7" in shown
+    (tmp_path / "p.yaml").write_text(FILES.replace("GROUP BY word", "GROUP BY word, length(word)"))
+    found = json.loads(offline_run("plan", "p.yaml", "--json", code=2).out)
+    assert (found["running"], found["starts"], found["error"]) == (True, False, None)
     lock.release()
-    assert "resumes" in offline_run("plan", "p.yaml").out
+    (tmp_path / "p.yaml").write_text(FILES)
+    found = json.loads(offline_run("plan", "p.yaml", "--json").out)
+    assert (found["running"], found["starts"]) == (False, True)
 
 
 def test_settings_and_their_reasons(offline_run: Run, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import typer
 from millrace.cli.app import OUTPUT_PANEL
 from millrace.cli.options import AcceptOptions, AsJson, KafkaOptions, PipelineFile, SparkOptions, State, state_folder
 from millrace.cli.output import print_line, print_result, show_error, show_json, show_table, status_line
-from millrace.errors import MillraceError, NoCluster, StateMismatch
+from millrace.errors import MillraceError, NoCluster
 from millrace.settings import ARCHIVE, KAFKA_DATA
 from millrace.units import format_bytes
 
@@ -50,6 +50,7 @@ def plan(
     from millrace.engine.plan_report import query_report, settings_report
     from millrace.engine.queries.builder import follow_generations
     from millrace.engine.replay.generations import choose, listed
+    from millrace.locks import in_use
     from millrace.pipeline.plan import make_plan, with_letters
 
     given, accepted = spark.settings(), accept.queries()
@@ -66,16 +67,16 @@ def plan(
     if deep:
         schemas, doubts = _ask_spark(run_plan, folder, given)
         decisions = resume_decisions(run_plan, folder, cluster_id, accepted, schemas)
-    in_use = _in_use(folder)
-    if in_use is None:  # else its run continues meanwhile, and its sinks would seem to be ahead of it
+    running = in_use(folder)
+    if not running:  # else its run continues meanwhile, and its sinks would seem to be ahead of it
         context = RunContext(
             folder, lambda: _answering_cluster(problem, kafka), pipeline=pipeline.name, create_topics=False
         )
         decisions = [check_sinks(decision, context) for decision in decisions]
-    problem = in_use or problem
     refused = not all(decision.starts for decision in decisions)
     report = {
         "starts": not refused and problem is None,
+        "running": running,
         "pipeline": pipeline.name,
         "file": pipeline.place.file,
         "state": str(folder),
@@ -135,17 +136,6 @@ def _answering_cluster(problem: MillraceError | None, kafka: KafkaOptions) -> Cl
     return kafka.cluster()
 
 
-def _in_use(folder: Path) -> MillraceError | None:
-    from millrace.locks import in_use
-
-    if not in_use(folder):
-        return None
-    return StateMismatch(
-        f"another run uses the state folder {folder}",
-        hint="stop it first; to run at the same time, a pipeline needs another name in its file",
-    )
-
-
 def _ask_spark(plan: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str, StateSchema], list[str]]:
     """Start Spark; return the state schemas of the queries, and doubts about settings."""
     from millrace.cli.services import prepare_spark
@@ -176,6 +166,8 @@ def _needs(plan: Plan, kafka: dict[str, Any] | None) -> list[str]:
 
 
 def _show(report: dict[str, Any], *, explain: bool, deep: bool) -> None:
+    if report["running"]:
+        print_result("another run uses the state folder now: this is what the next one would do after it has ended")
     for query in report["queries"]:
         _show_query(query)
         if explain:
@@ -196,15 +188,18 @@ def _show(report: dict[str, Any], *, explain: bool, deep: bool) -> None:
         outputs = ", ".join(generation["outputs"])
         print_result(f"generation {generation['number']}{current}: {generation['standing']}; {outputs}")
     if explain:
-        rows = [(setting["key"], setting["value"], _reason(setting)) for setting in report["settings"]]
-        show_table(("setting", "value", "why"), rows)
-        if ARCHIVE.value():
-            print_result(f"Spark starts from an archive of its classes, created once (unless {ARCHIVE.variable}=off)")
+        _explain_settings(report["settings"])
     else:
         more = "" if deep else "; --deep asks Spark itself"
         print_line(f"millrace plan --explain shows more, with Spark's settings and their reasons{more}")
     for doubt in report["doubts"] or ():
         print_result(doubt)
+
+
+def _explain_settings(settings: list[dict[str, Any]]) -> None:
+    show_table(("setting", "value", "why"), [(each["key"], each["value"], _reason(each)) for each in settings])
+    if ARCHIVE.value():
+        print_result(f"Spark starts from an archive of its classes, created once (unless {ARCHIVE.variable}=off)")
 
 
 def _show_query(query: dict[str, Any]) -> None:
