@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import util
 from pathlib import Path
@@ -15,6 +15,7 @@ from millrace.engine.session.session import with_connectors, with_packages
 from millrace.engine.session.spark_conf import MEMORY, PARTITIONS, is_local, spark_choices
 from millrace.errors import InvalidOption, SparkFailed
 from millrace.object_stores import is_url
+from millrace.pipeline.model import SourceDef
 from millrace.pipeline.secret import holds_password, shown
 
 PROJECT = "project"
@@ -144,6 +145,18 @@ def carried_properties(config: Path, file: Path) -> Path:
             why="only the folder of the pipeline's file is sent there",
             hint="move it to that folder, or leave --deploy-mode cluster out",
         ) from None
+
+
+def require_carried(sources: Iterable[SourceDef], file: Path) -> None:
+    """Raise if a driver on the cluster would not have a file that the pipeline's file includes."""
+    folder = file.absolute().parent
+    for source in sources:
+        if source.included and not Path(source.place.file).absolute().is_relative_to(folder):
+            raise InvalidOption(
+                f"a driver on the cluster has no {source.place.file}, which {file} includes",
+                why="only the folder of the pipeline's file is sent there",
+                hint="move it to that folder, or leave --deploy-mode cluster out",
+            )
 
 
 def _listed(option: str, values: Sequence[str]) -> list[str]:

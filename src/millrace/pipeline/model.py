@@ -118,6 +118,8 @@ class SourceDef:
     watermark: Watermark | None = None
     static: bool = False
     place: SourceLocation = field(default=_NOWHERE, compare=False, repr=False)
+    included: bool = field(default=False, compare=False, repr=False)
+    """Whether it stands in a file that several pipelines include, so that others may read it."""
 
 
 @dataclass(frozen=True)

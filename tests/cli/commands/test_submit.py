@@ -116,6 +116,20 @@ def test_a_configuration_goes_along_if_it_stands_beside_the_file(offline_run: Ru
     offline_run("submit", "--dry-run", *line, str(tmp_path / "client.properties"), code=2)
 
 
+def test_included_files_go_along_if_they_stand_beside_the_file(offline_run: Run, file: str, tmp_path: Path) -> None:
+    sources = "sources: {n: {rate: }}"
+    (tmp_path / "sources.yaml").write_text(sources)
+    (tmp_path / "project" / "sources.yaml").write_text(sources)
+    text = "name: shared\ninclude: {}sources.yaml\nsinks: [{{from: n, files: out}}]"
+    own, outside = tmp_path / "project" / "own.yaml", tmp_path / "project" / "outside.yaml"
+    own.write_text(text.format(""))
+    outside.write_text(text.format("../"))
+    line = ("--master", "yarn", "--deploy-mode", "cluster", *STORE)
+    told(offline_run, str(own), *line)
+    assert "sources.yaml" in offline_run("submit", "--dry-run", str(outside), *line, code=2).err
+    told(offline_run, str(outside), "--master", "yarn")
+
+
 @pytest.mark.parametrize(
     "line",
     [

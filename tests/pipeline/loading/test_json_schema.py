@@ -63,6 +63,16 @@ def test_what_is_wrong(change: tuple[str, str]) -> None:
     assert mistakes(TRENDING.replace(*change))
 
 
+def test_included_files() -> None:
+    shared = "include: [a.yaml]\nsources: {a: {rate: }}"
+    assert mistakes(shared) == []
+    assert mistakes(shared + "\ntables: {b: SELECT 1}")
+    pipeline = "name: p\ninclude: ../sources.yaml\nsinks: [{from: a, console: }]"
+    assert mistakes(pipeline) == []
+    assert mistakes(pipeline.replace("../sources.yaml", "{a: b}"))
+    assert mistakes(pipeline.replace("include", "includes"))
+
+
 def test_every_option_has_its_help() -> None:
     forms: list[dict[str, Any]] = SCHEMA["properties"]["sinks"]["items"]["anyOf"]
     kafka = next(form for form in forms if form["title"] == "kafka")

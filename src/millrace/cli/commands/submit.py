@@ -51,7 +51,13 @@ def submit(
 ) -> None:
     """Send a pipeline with everything it needs to a cluster, with spark-submit."""
     from millrace.cli.commands.check import load_sound
-    from millrace.cli.spark_submit import Submission, carried_properties, submit_command, submit_environment
+    from millrace.cli.spark_submit import (
+        Submission,
+        carried_properties,
+        require_carried,
+        submit_command,
+        submit_environment,
+    )
     from millrace.connectors.base.registry import CONNECTORS, uses_system
     from millrace.engine.checkpoints.state_dir import nearby, require_fit
     from millrace.engine.run import jar_sets
@@ -62,6 +68,8 @@ def submit(
         raise InvalidOption(f"there is no deploy mode {deploy_mode!r}", hint=" or ".join(_MODES))
     pipeline = load_sound(file)
     path, _, chosen = file.partition("::")
+    if deploy_mode == "cluster":
+        require_carried(pipeline.sources, Path(path))
     address, folder = KAFKA.value(kafka), state_folder(pipeline, state, store=True)
     if uses_system(pipeline, "kafka"):
         if address is None:

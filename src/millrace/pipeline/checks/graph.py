@@ -48,6 +48,8 @@ def unused_elements(context: CheckContext) -> Iterator[Problem]:
         if element.name.lower() in used:
             continue
         if isinstance(element, SourceDef):
+            if element.included:  # for other pipelines
+                continue
             condition, verb, hint = "source.unused", "reads source", "read it in a table, or remove it"
         else:
             condition, verb, hint = "table.unused", "uses table", "add a sink for it, or remove it"

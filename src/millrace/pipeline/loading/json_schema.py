@@ -42,12 +42,25 @@ def json_schema(sources: Iterable[ConnectorForm], sinks: Iterable[ConnectorForm]
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A Millrace pipeline",
         "type": "object",
-        "required": ["name", "sources", "sinks"],
+        "anyOf": [
+            {"required": ["name", "sinks", "sources"]},
+            {"required": ["name", "sinks", "include"]},
+            {
+                "description": "What other files include.",
+                "required": ["sources"],
+                "properties": dict.fromkeys(("name", "trigger", "tables", "sinks", "panels"), False),
+            },
+        ],
         "additionalProperties": False,
         "patternProperties": {"^x-": {"description": "A place for what others refer to by *alias."}},
         "properties": {
             "name": {**_TEXT, "description": "The pipeline's name: of its state, its queries and its consumer groups."},
             "trigger": _trigger("When its queries look for new records; a sink may have its own."),
+            "include": {
+                "description": "Files with sources that several pipelines share, relative to this one.",
+                "anyOf": [_TEXT, {"type": "array", "items": _TEXT}],
+                "examples": ["../sources.yaml"],
+            },
             "sources": _named("What is read, by the name that tables use.", _one_of(sources, _SOURCE, ())),
             "tables": _named("Rows made from other rows by SQL.", _TABLE),
             "sinks": _listed("Where rows go.", _one_of(sinks, _SINK, ("from",))),

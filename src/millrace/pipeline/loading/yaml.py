@@ -14,7 +14,9 @@ Reading continues after a mistake, so that all of them are reported at once.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -23,12 +25,13 @@ from millrace.errors import InputError, InvalidDefinition, Problem, SourceLocati
 from millrace.pipeline import model
 from millrace.pipeline.loading.python import read_by
 from millrace.pipeline.loading.yaml_document import Fields, FieldsByName, Items, Node, Scalar, read_document_file
+from millrace.pipeline.loading.yaml_include import included_sources
 from millrace.pipeline.loading.yaml_values import Values
 from millrace.pipeline.panels import KINDS
 from millrace.pipeline.sql import blank_lines, tidy
 from millrace.units import parse_interval
 
-KEYS = ("name", "trigger", "sources", "tables", "sinks", "panels")
+KEYS = ("name", "trigger", "include", "sources", "tables", "sinks", "panels")
 GENERAL = ("from", "mode", "trigger", "watermark", "static")
 """Words that every source or sink knows; of the others, one is the connector's name."""
 
@@ -80,15 +83,42 @@ class _Form:
         if "name" not in fields:
             self._report("key.missing", "the pipeline has no name", place, "add name: my_pipeline")
         key, name = fields.get("name", (None, None))
+        own = tuple(starmap(self._source, self._named(fields, "sources")))
+        tables = tuple(starmap(self._table, self._named(fields, "tables")))
+        sinks = tuple(starmap(self._sink, self._listed(fields, "sinks")))
+        panels = tuple(starmap(self._panel, self._listed(fields, "panels")))
+        taken = {read.lower() for table in tables for read in table.reads}
+        taken |= {output.table.lower() for output in (*sinks, *panels)}
         return model.PipelineDef(
             (name and self._values.text(name, "name")) or "",
-            tuple(starmap(self._source, self._named(fields, "sources"))),
-            tuple(starmap(self._table, self._named(fields, "tables"))),
-            tuple(starmap(self._sink, self._listed(fields, "sinks"))),
-            tuple(starmap(self._panel, self._listed(fields, "panels"))),
+            (*own, *self._included(fields, own, taken, {table.name.lower() for table in tables})),
+            tables,
+            sinks,
+            panels,
             self._trigger(fields) or model.FASTEST,
             key.place if key else place,
         ).linked()
+
+    def _included(
+        self, fields: FieldsByName, own: tuple[model.SourceDef, ...], taken: set[str], tables: set[str]
+    ) -> Iterator[model.SourceDef]:
+        """Read the sources of included files that something takes, or seems to; the others are for other pipelines."""
+        if "include" not in fields:
+            return
+        first = {source.name.lower(): source.place for source in own}
+        shared: dict[str, tuple[Scalar, Node]] = {}
+        for key, node in included_sources(self._file, fields["include"][1], self._values):
+            name = key.text.lower()
+            if name in first:
+                why, hint = f"a source of this name is in {first[name]}", "rename one of them, or remove it"
+                self._report("name.duplicate", f"{key.text!r} is the name of two sources", key.place, hint, why)
+            else:
+                first[name], shared[name] = key.place, (key, node)
+        for unknown in taken - tables - first.keys():  # so that the error can say which was meant
+            taken = {*taken, *get_close_matches(unknown, shared, n=1, cutoff=0.6)}
+        for name, (key, node) in shared.items():
+            if name in taken:
+                yield replace(self._source(key, node), included=True)
 
     def _source(self, key: Scalar, node: Node) -> model.SourceDef:
         fields = self._fields(node, f"source {key.text!r}", hint="write {kafka: topic, schema: …}") or {}

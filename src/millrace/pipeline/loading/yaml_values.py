@@ -25,9 +25,16 @@ class Values:
     def __init__(self, environment: Mapping[str, str], problems: list[Problem]) -> None:
         self._environment, self._problems = environment, problems
 
-    def report(self, condition: str, message: str, place: SourceLocation, hint: str | None = None) -> None:
+    @property
+    def problems(self) -> list[Problem]:
+        """Return what is wrong so far, for what adds to it."""
+        return self._problems
+
+    def report(
+        self, condition: str, message: str, place: SourceLocation, hint: str | None = None, why: str | None = None
+    ) -> None:
         """Add an error to `problems`."""
-        self._problems.append(Problem(condition, message, place, hint))
+        self._problems.append(Problem(condition, message, place, hint, why))
 
     def text(self, node: Node, what: str) -> str | None:
         """A value that must be text (a number's digits are), or None."""
