@@ -257,12 +257,14 @@ class RunPipeline:
         until: Callable[[], bool] | None = None,
         channels: Channels | None = None,
         say: Callable[[str], None] = lambda _: None,
+        flush: bool = False,
+        accept: tuple[str, ...] = (),
         **environment: str,
     ) -> RunStatus:
         """Run until everything that is there is done, or (for what never says so) until a condition holds.
 
         The pipeline is a file, or what one defines; `environment` is what the file may ask for. Without `state` each
-        run begins anew. With `channels` its panels are shown there.
+        run begins anew. With `channels` its panels are shown there. `flush` and `accept` are those of `millrace run`.
         """
         from millrace.connectors.base.api import RunContext
         from millrace.connectors.base.registry import CONNECTORS
@@ -281,8 +283,10 @@ class RunPipeline:
                 notify=say,
                 session=self._spark,
                 cassandra=self._cassandra,
+                accept=accept,
             ),
             channels=channels,
+            flush=flush,
         )
         run_status, stop = RunStatus(), threading.Event()
         if until:

@@ -21,6 +21,13 @@ from millrace.connectors.base.api import MessageSource, RunContext
 from millrace.connectors.base.registry import sink_of, source_of, system_of, uses_system
 from millrace.connectors.kafka.commit_ledger import LEDGER
 from millrace.connectors.memory import MEMORY
+from millrace.engine.checkpoints.last_batch import (
+    LAST_BATCH,
+    emits_at_end,
+    has_watermark,
+    is_last_batch_planned,
+    plan_last_batch,
+)
 from millrace.engine.checkpoints.resume import check_sinks, require_resumable, resume_decisions
 from millrace.engine.checkpoints.run_lease import RunLease, RunLocks
 from millrace.engine.checkpoints.state_dir import StateDir, nearby, require_fit, unused_checkpoints
@@ -36,7 +43,7 @@ from millrace.engine.supervision.restart_policy import Policy
 from millrace.engine.supervision.supervisor import Supervisor
 from millrace.object_stores import StorePath, mounted
 from millrace.pipeline.model import PipelineDef
-from millrace.pipeline.plan import Plan
+from millrace.pipeline.plan import Plan, Query
 from millrace.settings import STOP_TIMEOUT
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.panel_registry import PanelRegistry
@@ -79,6 +86,8 @@ class RunSettings:
     """Whether executors on other machines get the packages of this Python."""
     memory_sql: MemorySql = field(default_factory=MemorySql)
     """Answers SQL over the memory tables, for `millrace query` and the dashboard."""
+    flush: bool = False
+    """Whether the queries write their last windows when they have read everything."""
     on_locked: Callable[[], None] = lambda: None
     """Called when the state folder is locked, before anything starts; may raise to prevent it."""
 
@@ -106,7 +115,7 @@ def _run(plan: Plan, settings: RunSettings, run_status: RunStatus, stop: threadi
     with StateDir(context.state, plan.pipeline, tell=context.notify, at_rest=at_rest) as state:
         settings.on_locked()
         context = replace(context, state=state.folder)
-        _require_resumable(plan, context, state)
+        _require_resumable(plan, context, state, flush=settings.flush)
         context = replace(context, state_id=state.id)
         MEMORY.clear()
         with _session(plan, settings, stop, inherited_fds=(state.held,)) as opening:
@@ -133,10 +142,10 @@ def _run(plan: Plan, settings: RunSettings, run_status: RunStatus, stop: threadi
                     settings.on_session_close()
 
 
-def _require_resumable(plan: Plan, context: RunContext, state: StateDir) -> None:
+def _require_resumable(plan: Plan, context: RunContext, state: StateDir, *, flush: bool) -> None:
     """Raise if a query cannot resume, as far as that is known without Spark; else claim the state folder."""
     cluster_id = context.cluster().connect().cluster_id if uses_system(plan.pipeline, "kafka") else None
-    decisions = resume_decisions(plan, state.folder, cluster_id, context.accept)
+    decisions = resume_decisions(plan, state.folder, cluster_id, context.accept, flush=flush)
     require_resumable([check_sinks(decision, context) for decision in decisions], state.folder, context.notify)
     state.claim(plan, cluster_id)
     for name in unused_checkpoints(state.folder, plan):
@@ -202,17 +211,44 @@ def _supervise(
             stop_timeout_s=settings.stop_timeout_s,
         )
         try:
-            builder.prepare([query for query in plan.queries if query.lasts])
-            first = next((query for query in plan.queries if query.sinks), plan.queries[0])
-            for query in plan.queries:
+            queries = [_as_it_was_left(query, builder) if settings.flush else query for query in plan.queries]
+            builder.prepare([query for query in queries if query.lasts])
+            first = next((query for query in queries if query.sinks), queries[0])
+            for query in queries:
                 running = supervisor.start(query)
                 if running is not None and query is first:
                     monitor.await_batch(running, settings.head_start_s, stop)
             supervisor.wait(settings.duration_s, stop)
+            if settings.flush:
+                _flush(supervisor, queries, stop)
         finally:
             timeout_s = settings.stop_timeout_s if all(query.batches for query in plan.queries) else 0.0
             _stop(supervisor, timeout_s, locks, context.notify)
         supervisor.require_no_failure()  # a batch may have failed while its end was waited for
+
+
+def _as_it_was_left(query: Query, builder: QueryBuilder) -> Query:
+    """Return a query with the rest that it has to do, where a run was ended in its last batch."""
+    resumes = builder.resumes(query, [sink_of(sink) for sink in query.sinks])
+    planned = resumes and is_last_batch_planned(builder.checkpoint(query))
+    return replace(query, trigger=LAST_BATCH) if planned else query
+
+
+def _flush(supervisor: Supervisor, queries: Sequence[Query], stop: threading.Event) -> None:
+    """Let each query that has read everything write the windows that the watermark has not passed."""
+    builder = supervisor.builder
+    if stop.is_set() or supervisor.is_busy():
+        builder.context.notify("the last windows are not written: the run was ended before it had read everything")
+        return
+    for query in queries:
+        if query.trigger == LAST_BATCH or not emits_at_end(builder.pipeline, query):
+            continue
+        if not builder.rereads(query):
+            what = f"the last windows of query {query.name!r} are not written: its source cannot be read again"
+            builder.context.notify(what)
+        elif plan_last_batch(builder.checkpoint(query), watermarked=has_watermark(builder.pipeline, query)):
+            supervisor.start_last_batch(replace(query, trigger=LAST_BATCH))
+    supervisor.wait(None, stop)
 
 
 def _stop(supervisor: Supervisor, timeout_s: float, locks: RunLocks, notify: Callable[[str], None]) -> None:

@@ -89,7 +89,7 @@ class StateMismatch(InputError, condition="state.mismatch"):
 
 
 class CheckpointIncompatible(InputError, condition="checkpoint.incompatible"):
-    """A query was changed in a way that its checkpoint cannot follow."""
+    """A query was changed in a way that its checkpoint cannot follow, or has written its last windows."""
 
 
 class CheckpointUnusable(InputError, condition="checkpoint.unusable"):

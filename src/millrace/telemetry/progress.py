@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
+END_OF_EVENT_TIME = datetime(9999, 12, 31, 23, 59, 59, 999000, UTC)
+"""The watermark of a last batch that closes every window; the latest time that Python and Spark both know."""
 Place = tuple[str, int]
 """A topic and a partition."""
 METRICS = "millrace.panels"
@@ -206,9 +208,9 @@ def _observed(metrics: Mapping[str, Any]) -> int:
 
 
 def _watermark(event_time: Mapping[str, str]) -> datetime | None:
-    """Return the watermark; Spark reports the beginning of 1970 before there is one."""
+    """Return the watermark; Spark reports the beginning of 1970 before there is one, and we end with its end."""
     moment = datetime.fromisoformat(text) if (text := event_time.get("watermark")) else None
-    return moment if moment and moment.timestamp() > 0 else None
+    return moment if moment and 0 < moment.timestamp() < END_OF_EVENT_TIME.timestamp() else None
 
 
 def _late_by_ms(event_time: Mapping[str, str]) -> int:

@@ -50,6 +50,9 @@ def run(
     *,
     for_: str | None = RUN_PANEL.option("Stop at the latest this long after the queries started.", "DURATION"),
     until_caught_up: bool = RUN_PANEL.flag("Process the data that exists now, then stop."),
+    flush: bool = RUN_PANEL.flag(
+        "With --until-caught-up: then write the windows that are still open; the queries do not resume after that."
+    ),
     create_topics: bool = RUN_PANEL.flag(
         "Create missing topics.", names="--create-topics/--no-create-topics", default=True
     ),
@@ -82,6 +85,10 @@ def run(
     if seconds == 0:
         raise InvalidOption(
             "--for 0s would end before anything begins", hint="--until-caught-up processes the data that exists"
+        )
+    if flush and not until_caught_up:
+        raise InvalidOption(
+            "--flush ends event time, so nothing may come after it", hint="add --until-caught-up, or leave it out"
         )
     policy, stop_timeout_s, alerts = recovery.policy(), recovery.stop_timeout_s(), alert.settings()
     server_options = dashboard.server_options()
@@ -129,6 +136,7 @@ def run(
             restart_policy=policy,
             stop_timeout_s=stop_timeout_s,
             ship_packages=ship_packages,
+            flush=flush,
         )
         with live(run_status, dashboard_figures(page.channels) if page else None):
             run_plan(plan, _with_dashboard(settings, page), run_status, stop)

@@ -123,8 +123,8 @@ def is_closed(checkpoint: Path) -> bool:
     last = last_committed_batch(checkpoint)
     if last < 0 or not (checkpoint / "state").is_dir():
         return True
-    next_watermark = _metadata_number(checkpoint / "commits" / str(last), "nextBatchWatermarkMs")
-    return next_watermark <= _metadata_number(checkpoint / "offsets" / str(last), "batchWatermarkMs")
+    next_watermark = metadata_number(checkpoint / "commits" / str(last), "nextBatchWatermarkMs")
+    return next_watermark <= metadata_number(checkpoint / "offsets" / str(last), "batchWatermarkMs")
 
 
 def reopen_last_batch(checkpoint: Path) -> None:
@@ -139,7 +139,8 @@ def reopen_last_batch(checkpoint: Path) -> None:
         (commits / f".{last}.crc").unlink(missing_ok=True)
 
 
-def _metadata_number(path: Path, name: str) -> int:
+def metadata_number(path: Path, name: str) -> int:
+    """Return a number that an entry of a log has under a name; 0 if it has none."""
     entry = read_entry(path)
     return int(entry.metadata.get(name, 0)) if entry else 0
 

@@ -17,6 +17,7 @@ from millrace.connectors.base.query_checkpoint import unfinished_batch
 from millrace.connectors.base.registry import CONNECTORS, current_options, make_sink
 from millrace.engine.checkpoints import query_history
 from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, with_all_columns_read
+from millrace.engine.checkpoints.last_batch import is_last_batch_done, is_last_batch_planned
 from millrace.engine.checkpoints.query_history import CheckpointPosition, checkpoint_of, last_batch, recorded_start
 from millrace.engine.checkpoints.state_dir import known_of, origins, origins_text, unused_checkpoints
 from millrace.errors import CheckpointIncompatible, InputError, MillraceError, StateMismatch, UnknownName
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 RESUMES, ASKED, ANEW = "resumes", "asks Spark", "starts from scratch"
 REFUSED, BLOCKED = "cannot resume", "cannot start"
+_END = "end"
+"""The part of a change that is none of the file: the query is at the end of event time."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,13 @@ def resume_decisions(
     cluster_id: str | None,
     accept: Collection[str] = (),
     schemas: Mapping[str, StateSchema] | None = None,
+    *,
+    flush: bool = False,
 ) -> list[ResumeDecision]:
-    """Return the decision for each query that writes; without `schemas` of Spark's plans, from the file alone."""
+    """Return the decision for each query that writes; without `schemas` of Spark's plans, from the file alone.
+
+    A run with `flush` also finishes a last batch that another one has begun.
+    """
     queries = [query for query in plan.queries if query.sinks]
     names = [query.name for query in queries]
     for name in accept:
@@ -85,9 +93,21 @@ def resume_decisions(
             return replace(decision, verdict=verdict, why=never or "it has no checkpoint yet", error=refusal)
         source_changes = _source_changes(plan.pipeline, query, known, cluster_id)
         other_changes = _changes(plan.pipeline, query, state, (schemas or {}).get(query.name))
-        return _decide(query, [*source_changes, *other_changes], accept, query_history.position(state, query.name))
+        found = [*_ended(checkpoint_of(state, query.name), flush=flush), *source_changes, *other_changes]
+        return _decide(query, found, accept, query_history.position(state, query.name))
 
     return [decide(query) for query in queries]
+
+
+def _ended(checkpoint: Path, *, flush: bool) -> list[Change]:
+    """Return why a query does not resume whose last windows were written at the end of event time."""
+    if is_last_batch_done(checkpoint):
+        what = "its last windows were written by --flush: what comes now for their time would make other rows of them"
+        return [Change(CHANGES_MEANING, _END, what)]
+    if is_last_batch_planned(checkpoint) and not flush:
+        what = "a run that writes its last windows was ended before it had written all of them"
+        return [Change(INCOMPATIBLE, _END, what)]
+    return []
 
 
 def _decide(
@@ -212,6 +232,8 @@ def choices(query: Query, obstacles: list[Change], state: Path) -> str:
     """Return what the user can do about a query that cannot resume."""
     if not checkpoint_of(state, query.name).exists():
         return f"undo the change, write to another topic, or --accept-state-change {query.name} to write it again"
+    if obstacles[0].part == _END:
+        return _choices_at_end(query, obstacles)
     begin = (
         "undo the change, compute it again into a new generation (millrace replay), run with another --state (what is "
         f"in its outputs stays there), or remove {checkpoint_of(state, query.name)} to start from scratch"
@@ -219,6 +241,13 @@ def choices(query: Query, obstacles: list[Change], state: Path) -> str:
     if any(change.effect == INCOMPATIBLE for change in obstacles):
         return begin
     return f"{begin}; --accept-state-change {query.name} resumes with old and new results mixed"
+
+
+def _choices_at_end(query: Query, obstacles: list[Change]) -> str:
+    if any(change.effect == INCOMPATIBLE for change in obstacles):
+        return "finish it: repeat the run with --until-caught-up --flush"
+    again = "to compute everything again, run with another --state and other outputs"
+    return f"{again}; --accept-state-change {query.name} resumes as if the last windows had not been written"
 
 
 class ResumePlanner:

@@ -25,6 +25,7 @@ from millrace.connectors.kafka.generation_alias import aliases, leading
 from millrace.connectors.kafka.source import KafkaSource
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS, next_offsets
 from millrace.engine.checkpoints.data_loss import TopicIds, lost_offsets
+from millrace.engine.checkpoints.last_batch import LAST_BATCH, is_last_batch_done, withdraw_last_batch
 from millrace.engine.checkpoints.resume import ResumePlanner, sink_contexts
 from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain, explained
@@ -153,6 +154,8 @@ class QueryBuilder:
             remove_folder(folder)
         elif not any((folder / "offsets").glob("[0-9]*")):
             remove_folder(folder / "state")  # else batches would refuse to begin
+        elif query.name in self.context.accept and is_last_batch_done(folder):
+            withdraw_last_batch(folder)
 
     def _discard(self, rows: DataStreamWriter) -> DataStreamWriter:
         """Compute rows and keep none; dead letters may be kept, so each batch checks a lock that may be lost."""
@@ -370,6 +373,7 @@ def _with_trigger(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWrite
     length = f"{round((trigger.seconds or 0) * 1000)} milliseconds"
     triggers: dict[str, dict[str, Any]] = {
         "once": {"availableNow": True},
+        LAST_BATCH.kind: {"once": True},  # the batch that is planned, and nothing that came meanwhile
         "every": {"processingTime": length},
         "continuous": {"continuous": length},
         "realtime": {"realTime": length if trigger.seconds else "5 minutes"},

@@ -91,6 +91,15 @@ class Supervisor:
         self.queries.append(supervised)
         return supervised.streaming
 
+    def start_last_batch(self, query: Query) -> None:
+        """Start a query that has ended once more, for a batch that is planned."""
+        self.queries = [supervised for supervised in self.queries if supervised.name != query.name]
+        self.start(query)
+
+    def is_busy(self) -> bool:
+        """Return whether a query with sinks runs or waits for a restart."""
+        return any(supervised.is_busy for supervised in self._writing())
+
     def wait(self, seconds: float | None, stop: threading.Event) -> None:
         """Wait until every query with sinks has ended, the time is over or `stop` is set.
 
@@ -100,10 +109,10 @@ class Supervisor:
         while not stop.wait(_POLL_INTERVAL_S):
             self.builder.context.lock.check_cached()  # also while there is no batch that would ask
             # Looked at before the checks: a query that ends during them may have failed, which the next round sees.
-            busy = any(supervised.is_busy for supervised in self._writing())
+            busy = self.is_busy()
             for supervised in [*self.queries]:
                 self._check(supervised)
-            busy = busy or any(supervised.is_busy for supervised in self._writing())
+            busy = busy or self.is_busy()
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 return
 

@@ -1,0 +1,128 @@
+"""The last windows of a run: written once, nothing else with them, and not mixed with what comes later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import millrace as mr
+from conftest import committed
+from millrace.clients.kafka.cluster import Cluster
+from millrace.errors import CheckpointIncompatible, MillraceError
+from millrace.telemetry.query_status import RunStatus
+
+Run = Callable[..., RunStatus]
+
+COUNTED = "SELECT window(at, '10 seconds') AS w, k, count(*) AS n FROM clicks GROUP BY window(at, '10 seconds'), k"
+TOTALS = "SELECT sum(n) AS n FROM counted GROUP BY window(w, '30 seconds')"
+SESSIONS = "SELECT k, count(*) AS n FROM clicks GROUP BY k, session_window(at, '5 seconds')"
+
+ANSWERED = """
+SELECT c.k AS k, r.k AS other FROM clicks c
+LEFT JOIN replies r ON c.k = r.k AND r.at BETWEEN c.at AND c.at + INTERVAL 1 SECOND
+"""
+
+
+def write(folder: Path, name: str, seconds: range) -> None:
+    """A file of clicks: one each second, by three keys in turn."""
+    rows = [json.dumps({"k": s % 3, "at": f"2026-05-04T12:{s // 60:02}:{s % 60:02}Z"}) for s in seconds]
+    (folder / name).write_text("".join(f"{row}\n" for row in rows))
+
+
+def clicks(folder: Path, *tables: tuple[str, str]) -> mr.Pipeline:
+    pipeline = mr.Pipeline("flushed")
+    pipeline.source("clicks", mr.files(str(folder), schema="k int, at timestamp"), watermark=("at", "5 seconds"))
+    for name, sql in tables:
+        pipeline.sql(name, sql)
+    return pipeline
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder, "0.json", range(95))
+    return folder
+
+
+def test_every_window_is_written_once_and_a_later_run_is_refused(
+    tmp_path: Path, folder: Path, run_pipeline: Run, spark: SparkSession, topic: str, cluster: Cluster
+) -> None:
+    state = tmp_path / "state"
+    pipeline = clicks(folder, ("counted", COUNTED), ("totals", TOTALS), ("sessions", SESSIONS))
+    pipeline.sink("totals", mr.kafka(topic))
+    pipeline.sink("sessions", mr.files(str(tmp_path / "sessions")))
+    pipeline.sink("clicks", mr.files(str(tmp_path / "copies")))
+    run_status = run_pipeline(pipeline, state=state, flush=True)
+    totals = [json.loads(message.value() or b"") for message in committed(cluster, topic)]
+    assert sorted(total["n"] for total in totals) == [5, 30, 30, 30]
+    assert sorted(row.n for row in spark.read.parquet(str(tmp_path / "sessions")).collect()) == [31, 32, 32]
+    assert spark.read.parquet(str(tmp_path / "copies")).count() == 95
+    assert {query.query: query.late_rows for query in run_status.queries()} == dict.fromkeys(
+        ("totals", "sessions", "clicks"), 0
+    )
+    write(folder, "1.json", range(95, 100))
+    with pytest.raises(CheckpointIncompatible, match="totals"):
+        run_pipeline(pipeline, state=state)
+    with pytest.raises(CheckpointIncompatible, match="totals"):
+        run_pipeline(pipeline, state=state, flush=True)
+    copies = clicks(folder)
+    copies.sink("clicks", mr.files(str(tmp_path / "copies")))
+    run_pipeline(copies, state=state)
+    assert spark.read.parquet(str(tmp_path / "copies")).count() == 100, "what has no windows resumes"
+
+
+def test_what_comes_later_may_be_accepted(tmp_path: Path, folder: Path, run_pipeline: Run, spark: SparkSession) -> None:
+    state, out = tmp_path / "state", tmp_path / "out"
+    pipeline = clicks(folder, ("sessions", SESSIONS))
+    pipeline.sink("sessions", mr.files(str(out)))
+    run_pipeline(pipeline, state=state, flush=True)
+    write(folder, "1.json", range(95, 98))
+    run_status = run_pipeline(pipeline, state=state, flush=True, accept=("sessions",))
+    assert run_status.query("sessions").late_rows == 0
+    assert sorted(row.n for row in spark.read.parquet(str(out)).collect()) == [1, 1, 1, 31, 32, 32]
+
+
+def test_a_run_that_fails_in_the_last_batch_is_finished_by_the_next(
+    tmp_path: Path, folder: Path, run_pipeline: Run
+) -> None:
+    state, out, broken = tmp_path / "state", tmp_path / "out", tmp_path / "broken"
+    out.mkdir()
+    broken.touch()
+
+    def save(frame: Any, batch: int) -> None:
+        rows = [row.n for row in frame.collect()]
+        if rows and broken.exists():
+            raise ValueError("the disk is full of clicks")
+        (out / str(batch)).write_text(json.dumps(rows))
+
+    pipeline = clicks(folder, ("sessions", SESSIONS))
+    pipeline.sink("sessions", mr.foreach(save, batch=True))
+    with pytest.raises(MillraceError, match="full of clicks"):
+        run_pipeline(pipeline, state=state, flush=True)
+    write(folder, "1.json", range(3))
+    with pytest.raises(CheckpointIncompatible) as raised:
+        run_pipeline(pipeline, state=state, accept=("sessions",))
+    assert "--flush" in str(raised.value.hint)
+    broken.unlink()
+    run_status = run_pipeline(pipeline, state=state, flush=True)
+    assert run_status.query("sessions").rows == 0, "what came meanwhile is not read: it would be late"
+    written = [rows for file in out.iterdir() if (rows := json.loads(file.read_text()))]
+    assert [sorted(rows) for rows in written] == [[31, 32, 32]]
+
+
+def test_a_query_without_records_on_one_side_of_a_join(tmp_path: Path, folder: Path, run_pipeline: Run) -> None:
+    (tmp_path / "none").mkdir()
+    pipeline = clicks(folder, ("answered", ANSWERED))
+    none = mr.files(str(tmp_path / "none"), schema="k int, at timestamp")
+    pipeline.source("replies", none, watermark=("at", "5 seconds"))
+    rows: list[Any] = []
+    pipeline.sink("answered", mr.foreach(lambda frame, _: rows.extend(frame.collect()), batch=True))
+    run_pipeline(pipeline, state=tmp_path / "state", flush=True)
+    assert len(rows) == 95
+    assert {row.other for row in rows} == {None}
