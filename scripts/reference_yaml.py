@@ -22,7 +22,9 @@ def yaml_page() -> str:
 
 def _parts(schema: dict[str, Any]) -> Iterator[str]:
     top = schema["properties"]
-    yield from _table("At the top", top, schema["required"])
+    with_sources, with_include, _ = schema["anyOf"]
+    needed = set(with_sources["required"]) & set(with_include["required"])
+    yield from _table("At the top", top, needed, "`sources` or `include` is needed as well.")
     yield "`x-…`: a place for what others refer to by `*alias`.\n"
     source = top["sources"]["additionalProperties"]["anyOf"]
     yield from _connected("A source", source, "It is a mapping: its name to these keys.")

@@ -36,6 +36,7 @@ from typing import Any, NoReturn
 
 import millrace.errors as errors
 from millrace.errors import MillraceError, Problem, SourceLocation, printable
+from millrace.pipeline.lineage import Endpoint
 from millrace.pipeline.loading.user_errors import mistake
 from millrace.units import format_duration
 
@@ -79,6 +80,8 @@ class CheckResult:
     spark_asked: bool = False
     complete: bool = True
     """Whether the child has reported."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """What the pipeline reads and writes."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,8 @@ def _read(report: bytes) -> CheckResult | None:
         counts = {name: int(count) for name, count in (fields["contents"] or {}).items()}
         contents = CheckedContents(**counts) if counts else None
         problems = [_problem(problem) for problem in fields["problems"]]
-        return CheckResult(problems, contents, int(fields["left_out"]), fields["spark_asked"] is True)
+        ends = tuple(map(Endpoint.of, fields["endpoints"]))
+        return CheckResult(problems, contents, int(fields["left_out"]), fields["spark_asked"] is True, endpoints=ends)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
@@ -465,7 +469,8 @@ def _reported(file: str, examine: Examine, step: CheckStep, free_memory: Callabl
 def _as_report(examined: CheckResult) -> bytes:
     """Return the report, with as many of the problems as fit."""
     kept: list[dict[str, Any]] = []
-    room = _REPORT_BYTES - _REPORT_AT
+    endpoints = [asdict(end) for end in examined.endpoints]
+    room = _REPORT_BYTES - _REPORT_AT - len(_encoded({"endpoints": endpoints}))
     for problem in examined.problems:
         fields = _flat(asdict(problem))
         room -= len(_encoded(fields)) + 2  # and the separator
@@ -474,7 +479,7 @@ def _as_report(examined: CheckResult) -> bytes:
         kept.append(fields)
     left_out = examined.left_out + len(examined.problems) - len(kept)
     report = {"contents": examined.contents and asdict(examined.contents), "spark_asked": examined.spark_asked}
-    return _encoded({"failure": None, "problems": kept, "left_out": left_out, **report})
+    return _encoded({"failure": None, "problems": kept, "left_out": left_out, "endpoints": endpoints, **report})
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:

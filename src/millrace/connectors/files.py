@@ -17,7 +17,7 @@ from millrace.dead_letters.file_journal import FileSource
 from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, InvalidOption, StateMismatch, did_you_mean
 from millrace.object_stores import is_mounted, is_url, names_authority, path_of
-from millrace.pipeline.connector_facts import OptionMistake
+from millrace.pipeline.connector_facts import OptionMistake, RecordForm
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
 
@@ -223,6 +223,9 @@ class FilesSink(Sink):
     def resources(self, table: str) -> tuple[str, ...]:
         del table
         return (_folder(self.path),)
+
+    def record_form(self) -> RecordForm:
+        return RecordForm(self.format)
 
     def shape(self, frame: DataFrame) -> DataFrame:
         for name in self.partition_by:

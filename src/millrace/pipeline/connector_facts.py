@@ -25,6 +25,17 @@ class OptionMistake:
 
 
 @dataclass(frozen=True)
+class RecordForm:
+    """How rows are records of an outside system: the format of their values, and which columns are in them."""
+
+    format: str
+    only: tuple[str, ...] = ()
+    """The columns that make the value; none: all."""
+    beside: tuple[str, ...] = ()
+    """Columns that are no part of the value."""
+
+
+@dataclass(frozen=True)
 class Facts:
     """One connection as its connector sees it."""
 
@@ -40,6 +51,8 @@ class Facts:
     guarantee: str = ""
     touches: tuple[str, ...] = ()
     """What is read or written, as `topic posts`: the same text for the same thing."""
+    form: RecordForm | None = None
+    """How what it reads or writes is encoded, where another pipeline may be at the other end."""
     alone: bool = False
     """Whether a sink must be the only one that writes there."""
     resumes: bool = True

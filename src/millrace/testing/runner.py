@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.engine.session.jvm import environment_variables
 from millrace.errors import FileUnusable, InputError, InvalidTest, MillraceError, SourceLocation
+from millrace.pipeline.loading.folder import files_in
 from millrace.testing import compare
 from millrace.testing.spec import ExpectedRows, SpecCase, SpecFile, SpecStep
 from millrace.testing.spec_file import ENDINGS, sound_pipeline
@@ -25,8 +25,6 @@ from millrace.testing.spec_file import ENDINGS, sound_pipeline
 if TYPE_CHECKING:
     from millrace.pipeline.model import PipelineDef
     from millrace.testing.pipeline_test import PipelineTest
-
-_SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
 
 
 @dataclass(frozen=True)
@@ -72,14 +70,8 @@ class Result:
 
 def find(paths: Iterable[str]) -> list[Path]:
     """Return the files of tests for paths: such a file, the pipeline beside one, or a folder."""
-    files = (_in_folder(path) if path.is_dir() else [_tests_of(path)] for path in map(Path, paths))
+    files = (files_in(path, ENDINGS) if path.is_dir() else [_tests_of(path)] for path in map(Path, paths))
     return list(dict.fromkeys(chain.from_iterable(files)))
-
-
-def _in_folder(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
-        yield from (Path(parent) / name for name in sorted(names) if name.endswith(ENDINGS))
 
 
 def _tests_of(path: Path) -> Path:

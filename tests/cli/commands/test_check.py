@@ -66,11 +66,41 @@ def test_a_device(offline_run: Run) -> None:
     assert "/dev/zero is not a regular file" in offline_run("check", "/dev/zero", code=2).err
 
 
+READER = """\
+name: reader
+sources:
+  popular: {kafka: popular, schema: "window string, amount bigint"}
+sinks:
+  - {from: popular, console: }
+"""
+
+
 def test_a_folder(offline_run: Run, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(SOUND)
-    said = offline_run("check", ".", code=2).err
-    assert ". is a folder" in said
-    assert "p.yaml" in said
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "r.yaml").write_text(READER)
+    (tmp_path / "ci.yaml").write_text("jobs: []\n")
+    shown = offline_run("check", ".")
+    column = "source 'popular' reads the column 'amount' of topic popular, and it is not written"
+    assert shown.out.splitlines() == [
+        "p.yaml: no problems (1 source, 1 table, 1 sink)",
+        "more/r.yaml: no problems (1 source, 0 tables, 1 sink)",
+        "trending (popular) -> topic popular -> reader (popular)",
+        f"more/r.yaml:3: warning[lineage.column]: {column}",
+        "  why: trending (p.yaml:9) writes window, count",
+        "  try: add it to the table that is written, or leave it out of the schema",
+    ]
+    assert "ci.yaml: left out: no pipeline" in shown.err
+    (tmp_path / "wrong.yaml").write_text(SOUND.replace("from: popular", "from: poplar"))
+    conditions = [each["condition"] for each in json.loads(offline_run("check", ".", "--json", code=2).out)]
+    assert sorted(conditions) == ["lineage.column", "name.unknown", "table.unused"]
+
+
+def test_a_folder_without_pipelines(offline_run: Run, tmp_path: Path) -> None:
+    assert "there is no pipeline in the folder ." in offline_run("check", ".", code=2).err
+    (tmp_path / "sources.yaml").write_text("sources: {a: {rate: }}")
+    (problem,) = json.loads(offline_run("check", ".", "--json", code=2).out)
+    assert problem["condition"] == "file.unusable"
 
 
 def test_problems_are_told_like_a_compiler_does(

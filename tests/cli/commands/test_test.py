@@ -45,6 +45,18 @@ def test_a_difference_is_told_and_can_be_accepted(offline_run: Run, project: Pat
     assert "1 passed" in offline_run("test", "words.test.yaml", "--chaos").out
 
 
+def test_a_folder_is_tested_although_a_file_of_it_cannot_be_read(offline_run: Run, project: Path) -> None:
+    (project / "broken.test.yaml").write_text("tests: {a: }\n")
+    (project / "broken.yaml").write_text(PIPELINE)
+    (project / "untested.yaml").write_text(PIPELINE)
+    tested = offline_run("test", ".", code=2)
+    assert "FAILED  words.test.yaml: a line becomes its words" in tested.out
+    assert "0 passed, 1 failed" in tested.out
+    assert "error[test.invalid]: broken.test.yaml has" in tested.err
+    assert "untested.yaml: it has no tests" in tested.err
+    assert "words.yaml: it has no tests" not in tested.err
+
+
 def test_what_a_test_does_not_expect_fails_it_and_cannot_be_accepted(offline_run: Run, project: Path) -> None:
     (project / "words.yaml").write_text(PIPELINE.replace("format: text", "schema: value string"))
     (project / "words.test.yaml").write_text(

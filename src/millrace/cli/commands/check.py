@@ -10,6 +10,7 @@ import importlib
 import tempfile
 from collections.abc import Collection
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,8 @@ from millrace.units import format_count
 
 if TYPE_CHECKING:
     from millrace.cli.isolated_check import CheckResult, CheckStep
+    from millrace.pipeline.lineage import Link
+    from millrace.pipeline.loading.folder import FolderContents
     from millrace.pipeline.model import PipelineDef
 
 _RUN_SETTINGS: tuple[Setting[Any], ...] = (BULK_READER, ARCHIVE, STATE_KEYS, RESTARTS)
@@ -30,7 +33,12 @@ _RUN_SETTINGS: tuple[Setting[Any], ...] = (BULK_READER, ARCHIVE, STATE_KEYS, RES
 
 def check(
     file: Annotated[
-        str | None, typer.Argument(metavar="FILE", show_default=False, help="A pipeline's .py, .yaml or .yml file.")
+        str | None,
+        typer.Argument(
+            metavar="FILE|DIR",
+            show_default=False,
+            help="A pipeline's .py, .yaml or .yml file, or a folder: each pipeline in it, and what feeds what.",
+        ),
     ] = None,
     deep: bool = RUN_PANEL.flag("Also start Spark, which analyses the queries on empty streams."),
     timeout: str | None = RUN_PANEL.setting(CHECK_TIMEOUT, "DURATION"),
@@ -46,23 +54,31 @@ def check(
         return
     if file is None:
         raise InvalidOption("no file was named", hint="millrace check FILE")
+    from millrace.pipeline.lineage import links, mismatches
+    from millrace.pipeline.loading.folder import FolderContents, pipelines_in
+
     limit_s = CHECK_TIMEOUT.value(timeout)
     try:
-        result = _check_isolated(file, limit_s, deep=deep, as_json=as_json)
+        contents = pipelines_in(file) if Path(file).is_dir() else FolderContents((file,), ())
+        results = {each: _check_isolated(each, limit_s, deep=deep, as_json=as_json) for each in contents.pipelines}
     except FileUnusable as error:
         if not as_json:
             raise
         show_json([_as_json(Problem(error.condition, error.message, error.place, error.hint, error.why))])
         raise typer.Exit(2) from None
+    found = links(end for result in results.values() for end in result.endpoints)
+    between = list(mismatches(found))
     if as_json:
-        show_json([_as_json(problem) for problem in result.problems])
+        problems = [problem for result in results.values() for problem in result.problems]
+        show_json([_as_json(problem) for problem in [*dict.fromkeys(problems), *between]])
     else:
-        _show(file, result)
-        if deep and result.complete and not result.spark_asked:
-            print_line("Spark was not asked: fix these first")
-    if result.left_out:
-        print_line(f"and {format_count(result.left_out, 'more problem')}, which are not shown")
-    if _errors(result.problems) or result.left_out:  # those left out may be errors as well
+        for each, result in results.items():
+            _show(each, result, deep=deep)
+        _show_folder(contents, found, between)
+    left_out = sum(result.left_out for result in results.values())
+    if left_out:
+        print_line(f"and {format_count(left_out, 'more problem')}, which are not shown")
+    if left_out or any(_errors(result.problems) for result in results.values()):  # those left out may be errors as well
         raise typer.Exit(2)
 
 
@@ -70,12 +86,14 @@ def _check_isolated(file: str, limit_s: float, *, deep: bool, as_json: bool) -> 
     """Check the file in a child process, so that its code cannot affect this one."""
     from millrace.cli.isolated_check import CheckedContents, CheckResult, check_in_child
     from millrace.cli.signals import interruptible
-    from millrace.connectors.base.registry import connector_names
+    from millrace.connectors.base.registry import CONNECTORS, connector_names
+    from millrace.pipeline.lineage import endpoints
     from millrace.pipeline.loading import require_file
 
     # Before the fork: the file's time limit does not include it, and the file may leave the child unable to import.
     connectors = connector_names()
     importlib.import_module("millrace.pipeline.checks")
+    importlib.import_module("millrace.pipeline.lineage")
     importlib.import_module("millrace.connectors.base.registry")
     require_file(file)
     _require_settings()
@@ -88,10 +106,11 @@ def _check_isolated(file: str, limit_s: float, *, deep: bool, as_json: bool) -> 
             if pipeline is None:
                 return CheckResult(problems)
             contents = CheckedContents(len(pipeline.sources), len(pipeline.tables), len(pipeline.sinks))
+            result = CheckResult(problems, contents, endpoints=tuple(endpoints(pipeline, CONNECTORS)))
             if folder is None or _errors(problems):
-                return CheckResult(problems, contents)
-            step.report(CheckResult(problems, contents))  # in case the deep check does not end
-            return CheckResult([*problems, *_deep(pipeline, folder, step)], contents, spark_asked=True)
+                return result
+            step.report(result)  # in case the deep check does not end
+            return replace(result, problems=[*problems, *_deep(pipeline, folder, step)], spark_asked=True)
 
         def spark_starts() -> None:
             opened.enter_context(status_line())("Spark analyses the plans")
@@ -165,12 +184,8 @@ def _errors(problems: list[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.severity == "error"]
 
 
-def _show(file: str, result: CheckResult) -> None:
-    for problem in result.problems:
-        first, *rest = problem.lines()
-        print_result(first, style="bold red" if problem.severity == "error" else "yellow")
-        for line in rest:
-            print_result(line)
+def _show(file: str, result: CheckResult, *, deep: bool) -> None:
+    _show_problems(result.problems)
     errors = len(_errors(result.problems))
     counts = {"error": errors, "warning": len(result.problems) - errors}
     summary = ", ".join(format_count(count, noun) for noun, count in counts.items() if count) or "no problems"
@@ -178,6 +193,25 @@ def _show(file: str, result: CheckResult) -> None:
         parts = (("source", size.sources), ("table", size.tables), ("sink", size.sinks))
         summary += f" ({', '.join(format_count(count, noun) for noun, count in parts)})"
     print_result(f"{file}: {summary}")
+    if deep and result.complete and not result.spark_asked:
+        print_line("Spark was not asked: fix these first")
+
+
+def _show_folder(contents: FolderContents, found: list[Link], between: list[Problem]) -> None:
+    """Print what a folder adds: how its pipelines hang together, and which files are none."""
+    for link in found:
+        print_result(str(link))
+    _show_problems(between)
+    for left_out in contents.left_out:
+        print_line(f"{left_out.file}: left out: {left_out.why}")
+
+
+def _show_problems(problems: list[Problem]) -> None:
+    for problem in problems:
+        first, *rest = problem.lines()
+        print_result(first, style="bold red" if problem.severity == "error" else "yellow")
+        for line in rest:
+            print_result(line)
 
 
 def _as_json(problem: Problem) -> dict[str, str | int | None]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from millrace.cli.app import OUTPUT_PANEL
-from millrace.cli.options import AcceptOptions, AsJson, KafkaOptions, PipelineFile, SparkOptions, State, state_folder
+from millrace.cli.options import AcceptOptions, AsJson, KafkaOptions, SparkOptions, State, state_folder
 from millrace.cli.output import print_line, print_result, show_error, show_json, show_table, status_line
-from millrace.errors import MillraceError, NoCluster
+from millrace.errors import InvalidOption, MillraceError, NoCluster, Problem
 from millrace.settings import ARCHIVE, KAFKA_DATA
 from millrace.units import format_bytes
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
     from millrace.pipeline.compatibility.state_schema import StateSchema
+    from millrace.pipeline.lineage import Link
+    from millrace.pipeline.loading.folder import FolderContents
+    from millrace.pipeline.model import PipelineDef
     from millrace.pipeline.plan import Plan
 
 _CLASS_PATH_SETTINGS = ("spark.jars", "spark.driver.extraClassPath")
@@ -28,8 +32,44 @@ _NEW_CLUSTER_ID = "(new)"
 _STYLES = {"resumes": "bold green", "starts from scratch": "bold cyan", "asks Spark": "bold yellow"}
 
 
+@dataclass(frozen=True)
+class _Options:
+    """The options of the command, for each pipeline."""
+
+    deep: bool
+    state: Path | None
+    accept: AcceptOptions
+    spark: SparkOptions
+    kafka: KafkaOptions
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """The plan of a pipeline."""
+
+    report: dict[str, Any] = field(default_factory=dict)
+    """Empty if there is none."""
+    pipeline: PipelineDef | None = None
+    """As its file declares it."""
+    problem: MillraceError | None = None
+    """Why there is no plan, or what else would prevent a run."""
+
+    @property
+    def exit_code(self) -> int:
+        from millrace.engine.checkpoints.resume import BLOCKED, REFUSED
+
+        if any(query["verdict"] in (REFUSED, BLOCKED) for query in self.report.get("queries", ())):
+            return 2
+        return self.problem.exit_code if self.problem else 0
+
+
 def plan(
-    file: PipelineFile,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|DIR", help="The pipeline's .py or .yaml file, or a folder: each pipeline in it.", default=...
+        ),
+    ],
     *,
     deep: bool = OUTPUT_PANEL.flag("Also start Spark, and compare its plans of the queries."),
     explain: bool = OUTPUT_PANEL.flag(
@@ -42,6 +82,93 @@ def plan(
     kafka: KafkaOptions,
 ) -> None:
     """Show what a run would do with each query: resume, start from scratch, or not start, and why."""
+    options = _Options(deep, state, accept, spark, kafka)
+    if Path(file).is_dir():
+        _plan_folder(file, options, explain=explain, as_json=as_json)
+        return
+    planned = _planned(file, options)
+    if as_json:
+        show_json(planned.report)
+    else:
+        _show(planned.report, explain=explain, deep=deep)
+        if planned.problem:
+            show_error(planned.problem)
+    if planned.exit_code:
+        raise typer.Exit(planned.exit_code)
+
+
+def _plan_folder(folder: str, options: _Options, *, explain: bool, as_json: bool) -> None:
+    """Show the plans of all pipelines of a folder, and which of them feeds which; exit by the worst."""
+    from millrace.connectors.base.registry import CONNECTORS
+    from millrace.pipeline.lineage import endpoints, links, mismatches
+    from millrace.pipeline.loading.folder import pipelines_in
+
+    if options.state is not None or options.accept.queries():
+        hint = "name the file of that pipeline instead of the folder"
+        raise InvalidOption("--state and --accept-state-change are for one pipeline", hint=hint)
+    contents = pipelines_in(folder)
+    plans: dict[str, _Planned] = {}
+    for file in contents.pipelines:
+        plans[file] = planned = _planned_or_error(file, options)
+        if not as_json:
+            print_result(f"== {file}", style="bold")
+            if planned.report:
+                _show(planned.report, explain=explain, deep=options.deep)
+            if planned.problem:
+                show_error(planned.problem)
+    pipelines = [planned.pipeline for planned in plans.values() if planned.pipeline]
+    found = links(end for pipeline in pipelines for end in endpoints(pipeline, CONNECTORS))
+    if as_json:
+        show_json(_folder_report(plans, found, contents))
+    else:
+        _show_lineage(found, list(mismatches(found)))
+        for left_out in contents.left_out:
+            print_line(f"{left_out.file}: left out: {left_out.why}")
+    if worst := max(planned.exit_code for planned in plans.values()):
+        raise typer.Exit(worst)
+
+
+def _planned_or_error(file: str, options: _Options) -> _Planned:
+    try:
+        return _planned(file, options)
+    except MillraceError as error:
+        return _Planned(problem=error)
+
+
+def _folder_report(plans: Mapping[str, _Planned], found: Collection[Link], contents: FolderContents) -> dict[str, Any]:
+    failed = {file: each.problem for file, each in plans.items() if each.problem and not each.report}
+    return {
+        "pipelines": [planned.report for planned in plans.values() if planned.report],
+        "errors": [
+            {"file": file, "condition": error.condition, "message": error.message} for file, error in failed.items()
+        ],
+        "lineage": [
+            {
+                "writer": link.writer.pipeline,
+                "table": link.writer.element,
+                "target": link.writer.target,
+                "reader": link.reader.pipeline,
+                "source": link.reader.element,
+            }
+            for link in found
+        ],
+        "left_out": [asdict(left_out) for left_out in contents.left_out],
+    }
+
+
+def _show_lineage(found: Collection[Link], between: Collection[Problem]) -> None:
+    print_result("== what feeds what", style="bold")
+    for link in found:
+        print_result(str(link))
+    if not found:
+        print_result("no pipeline reads what another one writes")
+    for problem in between:
+        for line in problem.lines():
+            print_result(line)
+
+
+def _planned(file: str, options: _Options) -> _Planned:
+    """Return the plan of a pipeline; raise a MillraceError if there is none."""
     from millrace.cli.commands.check import load_sound
     from millrace.connectors.base.api import RunContext
     from millrace.connectors.base.registry import CONNECTORS
@@ -53,10 +180,11 @@ def plan(
     from millrace.locks import in_use
     from millrace.pipeline.plan import make_plan, with_letters
 
-    given, accepted = spark.settings(), accept.queries()
-    pipeline = load_sound(file)
-    base = state_folder(pipeline, state)
-    chosen = choose(pipeline, base)
+    spark, kafka = options.spark, options.kafka
+    given, accepted = spark.settings(), options.accept.queries()
+    declared = load_sound(file)
+    base = state_folder(declared, options.state)
+    chosen = choose(declared, base)
     pipeline, folder = chosen.pipeline, chosen.state.absolute()
     with suppress(MillraceError):  # a system that does not answer is reported below
         pipeline = follow_generations(pipeline, kafka.cluster)
@@ -64,7 +192,7 @@ def plan(
     kafka_report, cluster_id, problem = _kafka(run_plan, kafka)
     decisions = resume_decisions(run_plan, folder, cluster_id, accepted)
     doubts: list[str] | None = None
-    if deep:
+    if options.deep:
         schemas, doubts = _ask_spark(run_plan, folder, given)
         decisions = resume_decisions(run_plan, folder, cluster_id, accepted, schemas)
     running = in_use(folder)
@@ -73,9 +201,8 @@ def plan(
             folder, lambda: _answering_cluster(problem, kafka), pipeline=pipeline.name, create_topics=False
         )
         decisions = [check_sinks(decision, context) for decision in decisions]
-    refused = not all(decision.starts for decision in decisions)
     report = {
-        "starts": not refused and problem is None,
+        "starts": problem is None and all(decision.starts for decision in decisions),
         "running": running,
         "pipeline": pipeline.name,
         "file": pipeline.place.file,
@@ -93,16 +220,7 @@ def plan(
         "doubts": doubts,
         "error": None if problem is None else {"condition": problem.condition, "message": problem.message},
     }
-    if as_json:
-        show_json(report)
-    else:
-        _show(report, explain=explain, deep=deep)
-        if problem:
-            show_error(problem)
-    if refused:
-        raise typer.Exit(2)
-    if problem:
-        raise typer.Exit(problem.exit_code)
+    return _Planned(report, declared, problem)
 
 
 def _kafka(plan: Plan, kafka: KafkaOptions) -> tuple[dict[str, Any] | None, str | None, MillraceError | None]:
@@ -230,6 +348,10 @@ def _explain_query(query: dict[str, Any], queries: list[dict[str, Any]]) -> None
     """Print what a query shares with others, its state, and whether it could be faster."""
     for source in query["sources"]:
         name = source["name"]
+        if source["times"] > 1 and not source["static"]:
+            print_result(
+                f"  {name} is read {source['times']} times by this query, once for each use of it in its tables"
+            )
         if "way" in source:
             print_result(f"  records of {name} are {source['way']}")
         if "alignment" in source:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL
-from millrace.cli.output import print_line, print_result
+from millrace.cli.output import print_line, print_result, show_error
 from millrace.cli.services import prepare_spark
-from millrace.errors import InvalidTest
+from millrace.errors import FileUnusable, InputError, InvalidTest
+from millrace.pipeline.loading.folder import pipelines_in
 from millrace.units import format_duration
 
 if TYPE_CHECKING:
     from millrace.testing.runner import Result
     from millrace.testing.spec import SpecFile
+
+_Item = TypeVar("_Item")
 
 
 def run_tests(
@@ -36,27 +42,62 @@ def run_tests(
     Exit code 1 if a test fails, 2 if a file cannot be read as tests.
     """
     from millrace.testing import runner
-    from millrace.testing.spec_file import read_spec_file
 
     files = runner.find(paths or ["."])
     if not files:
         raise InvalidTest(
             "there are no tests here", hint="the tests of NAME.yaml are in NAME.test.yaml, in the same folder"
         )
-    specs = [read_spec_file(file) for file in files]
+    unusable: list[InputError] = []
+    """Files of tests, or pipelines, that cannot be read; the others of a folder are tested all the same."""
+    specs = [spec for file in files for spec in _usable(partial(_specs, file), unusable, files)]
+    _show_untested(paths or ["."], specs)
     prepare_spark()
     results = []
-    for result in chain.from_iterable(runner.run(spec, only, chaos=chaos) for spec in specs):
-        _show(result)
-        results.append(result)
+    for spec in specs:
+        for result in _usable(partial(runner.run, spec, only, chaos=chaos), unusable, files):
+            _show(result)
+            results.append(result)
     refused = _accept(results, specs) if accept else 0
     failed = sum(not result.passed for result in results)
+    for error in unusable:
+        show_error(error)
+    if unusable and not results:
+        raise typer.Exit(2)
     if not results:
         raise InvalidTest(f"no test has {only!r} in its name", hint="leave --only out")
     summary = f"{len(results) - failed} passed" + (f", {failed} failed" if failed else "")
     print_result(f"{summary} in {format_duration(sum(result.seconds for result in results))}")
+    if unusable:
+        raise typer.Exit(2)
     if refused or any(result.error or _fails_after(result, accept) for result in results):
         raise typer.Exit(1)
+
+
+def _specs(file: Path) -> list[SpecFile]:
+    from millrace.testing.spec_file import read_spec_file
+
+    return [read_spec_file(file)]
+
+
+def _usable(items: Callable[[], Iterable[_Item]], unusable: list[InputError], files: list[Path]) -> Iterator[_Item]:
+    """Yield items until one cannot be read, which is noted; the only file of all is an error at once."""
+    try:
+        yield from items()
+    except InputError as error:
+        if len(files) == 1:
+            raise
+        unusable.append(error)
+
+
+def _show_untested(paths: list[str], specs: list[SpecFile]) -> None:
+    """Print which pipelines of folders have no tests."""
+    tested = {Path(file).resolve() for spec in specs for file in spec.pipelines}
+    for folder in filter(lambda path: Path(path).is_dir(), paths):
+        with suppress(FileUnusable):  # there is no pipeline in it: its tests name those of other folders
+            for pipeline in pipelines_in(folder).pipelines:
+                if Path(pipeline.partition("::")[0]).resolve() not in tested:
+                    print_line(f"{pipeline}: it has no tests")
 
 
 def _accept(results: list[Result], specs: list[SpecFile]) -> int:

@@ -21,7 +21,7 @@ from millrace.connectors.base.query_checkpoint import last_planned_batch
 from millrace.errors import InvalidDefinition, NoCassandra
 from millrace.errors.transport import errors_in_transport
 from millrace.object_stores import StorePath
-from millrace.pipeline.connector_facts import OptionMistake
+from millrace.pipeline.connector_facts import OptionMistake, RecordForm
 from millrace.pipeline.model import MODES
 from millrace.plugins import PluginRegistry, option
 from millrace.units import parse_duration
@@ -234,6 +234,10 @@ class Source(ABC):
         """Return what it reads, in the words of `Sink.resources`."""
         return ()
 
+    def record_form(self) -> RecordForm | None:
+        """Return how its records are encoded; None where no other pipeline writes them."""
+        return None
+
     def topics(self) -> tuple[str, ...]:
         """The topics of Kafka that it names."""
         return ()
@@ -363,6 +367,10 @@ class Sink(ABC):
         """What it writes for a table, in words that are equal for the same thing: `topic posts`, `folder out`."""
         del table
         return ()
+
+    def record_form(self) -> RecordForm | None:
+        """Return how it encodes rows; None where no other pipeline reads them."""
+        return None
 
     @property
     def needs_single_writer(self) -> bool:

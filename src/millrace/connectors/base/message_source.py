@@ -19,7 +19,7 @@ from millrace.connectors.base.api import SOURCES, MessageSource
 from millrace.connectors.base.registry import build
 from millrace.errors import InputError, InvalidDefinition, InvalidOption, did_you_mean
 from millrace.formats.base import FORMATS, Format
-from millrace.pipeline.connector_facts import OptionMistake
+from millrace.pipeline.connector_facts import OptionMistake, RecordForm
 from millrace.pipeline.schema import Schema, Simple, Struct, Type, parse_schema
 from millrace.plugins import option
 from millrace.units import parse_duration, parse_time
@@ -108,6 +108,9 @@ class DecodedSource(MessageSource):
         kinds = self.carried if self.format == "raw" else {**self.carried, "key": "string"}
         carried = [parse_schema(f"`{name}` {kinds[name]}").fields[0] for name in self.included]
         return Schema((*self._decoded().fields, *carried))
+
+    def record_form(self) -> RecordForm:
+        return RecordForm(self.format, beside=self.included)
 
     def mistakes(self) -> Iterator[OptionMistake]:
         mistakes = list(self._format_mistakes())

@@ -19,7 +19,7 @@ from millrace.connectors.kafka.commit_ledger import CommitLedger
 from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
 from millrace.errors import InvalidOption
 from millrace.errors.transport import errors_in_transport
-from millrace.pipeline.connector_facts import OptionMistake
+from millrace.pipeline.connector_facts import OptionMistake, RecordForm
 from millrace.plugins import option
 
 if TYPE_CHECKING:
@@ -170,12 +170,19 @@ class KafkaSink(Sink):
         del table
         return (f"topic {self.topic}",) if self.topic else ()
 
+    def record_form(self) -> RecordForm:
+        return RecordForm(self.format, self.value, self._special)
+
+    @property
+    def _special(self) -> tuple[str, ...]:
+        """The columns that are parts of the record besides its value."""
+        return tuple(name for name in (self.topic_column, self.partition, self.headers) if name)
+
     def shape(self, frame: DataFrame) -> DataFrame:
         from millrace.connectors.base.message_source import avro_encoded_value, encoded_key, encoded_value
         from millrace.formats.avro import Avro
 
-        special = [name for name in (self.topic_column, self.partition, self.headers) if name]
-        columns = list(self.value) or [name for name in frame.columns if name not in special]
+        columns = list(self.value) or [name for name in frame.columns if name not in self._special]
         if self.format == "avro":
             avro = Avro(avro_schema=self.avro_schema, registry=self.registry, subject=f"{self.topic}-value")
             shaped = [avro_encoded_value(frame, columns, avro).alias("value")]

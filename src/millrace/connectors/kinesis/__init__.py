@@ -15,7 +15,7 @@ from millrace.connectors.base.api import RunContext, Sink, retry_timeout_option
 from millrace.connectors.base.message_source import PartitionedSource, bad_start, data_loss_option
 from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
 from millrace.errors.transport import errors_in_transport
-from millrace.pipeline.connector_facts import OptionMistake
+from millrace.pipeline.connector_facts import OptionMistake, RecordForm
 from millrace.plugins import option
 from millrace.units import parse_duration, parse_time
 
@@ -143,6 +143,9 @@ class KinesisSink(KinesisAccess, Sink):
     def resources(self, table: str) -> tuple[str, ...]:
         del table
         return (f"stream {self.name}",)
+
+    def record_form(self) -> RecordForm:
+        return RecordForm(self.format, self.value)
 
     def prepare(self, context: RunContext) -> None:
         del context

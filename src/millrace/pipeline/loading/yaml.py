@@ -88,7 +88,7 @@ class _Form:
         sinks = tuple(starmap(self._sink, self._listed(fields, "sinks")))
         panels = tuple(starmap(self._panel, self._listed(fields, "panels")))
         taken = {read.lower() for table in tables for read in table.reads}
-        taken |= {output.table.lower() for output in (*sinks, *panels)}
+        taken |= {name.lower() for name in (*(sink.table for sink in sinks), *(panel.table for panel in panels))}
         return model.PipelineDef(
             (name and self._values.text(name, "name")) or "",
             (*own, *self._included(fields, own, taken, {table.name.lower() for table in tables})),
