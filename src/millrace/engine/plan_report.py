@@ -26,6 +26,7 @@ from millrace.engine.session import spark_conf
 from millrace.engine.session.spark_conf import ROCKSDB
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import SourceWatermark, analyse, source_watermark
+from millrace.pipeline.analysis.scans import source_scans
 from millrace.pipeline.checks.triggers import realtime_obstacles
 from millrace.pipeline.compatibility.query_snapshot import option_to_json
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
@@ -49,6 +50,7 @@ def query_report(pipeline: PipelineDef, decision: ResumeDecision, state: Path, s
     query, position = decision.query, decision.position
     sources = pipeline.upstream_sources(query.table)
     operators = analyse(pipeline).get(query.table.lower(), UNKNOWN).operators
+    scans = source_scans(pipeline, query.table)
     report: Json = {
         "name": query.name,
         "verdict": decision.verdict,
@@ -63,6 +65,7 @@ def query_report(pipeline: PipelineDef, decision: ResumeDecision, state: Path, s
         "sources": [
             _source_report(source, None if decision.verdict == ANEW else position, sources, span)
             | _reading_report(pipeline, source, query)
+            | {"times": scans.get(source.name, 1)}
             for source in sources
         ],
         "sinks": [_sink_report(sink) for sink in query.sinks],

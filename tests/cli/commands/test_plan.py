@@ -102,6 +102,14 @@ def test_what_is_remembered_and_read_more_than_once_is_explained(offline_run: Ru
     assert "its state takes 2.0 KB on disk now" in offline_run("plan", "p.yaml", "--explain").out
 
 
+def test_a_source_that_a_query_reads_twice_is_explained(offline_run: Run, tmp_path: Path) -> None:
+    twice = "SELECT value FROM lines WHERE value > 'a' UNION ALL SELECT value FROM lines"
+    (tmp_path / "p.yaml").write_text(COUNTED.replace("SELECT value, count(*) AS n FROM lines GROUP BY value", twice))
+    assert "  lines is read 2 times by this query" in offline_run("plan", "p.yaml", "--explain").out
+    (tmp_path / "p.yaml").write_text(COUNTED)
+    assert "times by this query" not in offline_run("plan", "p.yaml", "--explain").out
+
+
 def test_dead_letters_of_a_real_time_query_have_one_of_their_own(offline_run: Run, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(COUNTED.replace("mode: update", "mode: update, trigger: realtime"))
     shown = offline_run("plan", "p.yaml", "--explain").out
@@ -224,6 +232,39 @@ def test_of_a_running_pipeline_it_exits_by_its_verdict(offline_run: Run, tmp_pat
     (tmp_path / "p.yaml").write_text(FILES)
     found = json.loads(offline_run("plan", "p.yaml", "--json").out)
     assert (found["running"], found["starts"]) == (False, True)
+
+
+def test_a_query_whose_last_windows_are_written(offline_run: Run, tmp_path: Path) -> None:
+    checkpoint = ran(tmp_path, FILES) / "checkpoints" / "counts-update"
+    ended = 'v1\n{"batchWatermarkMs":253402300799999}\n{}'
+    (checkpoint / "offsets" / "8").write_text(ended)
+    shown = offline_run("plan", "p.yaml", code=2).out
+    assert "not possible: a run that writes its last windows was ended before" in shown
+    assert "repeat the run with --until-caught-up --flush" in shown
+    offline_run("plan", "p.yaml", "--accept-state-change", "counts-update", code=2)
+    (checkpoint / "commits" / "8").write_text("v1\n{}")
+    shown = offline_run("plan", "p.yaml", code=2).out
+    assert "not the same: its last windows were written by --flush" in shown
+    assert "resumes" in offline_run("plan", "p.yaml", "--accept-state-change", "counts-update").out
+
+
+def test_a_folder(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "counted.yaml").write_text(COUNTED)
+    reader = "name: reader\nsources: {counts: {kafka: counts, schema: 'value string, n timestamp'}}\n"
+    (tmp_path / "reader.yaml").write_text(reader + "sinks: [{from: counts, console: }]\n")
+    (tmp_path / "notes.py").write_text("print('not run')\n")
+    shown = offline_run("plan", ".")
+    assert "== counted.yaml\ncounts-update  starts from scratch" in shown.out
+    assert shown.out.endswith("== what feeds what\ncounted (counts) -> topic counts -> reader (counts)\n")
+    assert "notes.py: left out" in shown.err
+    (tmp_path / "wrong.yaml").write_text(COUNTED.replace("sinks:", "snks:"))
+    found = json.loads(offline_run("plan", ".", "--json", code=2).out)
+    assert [plan["pipeline"] for plan in found["pipelines"]] == ["counted", "reader"]
+    assert [(error["file"], error["condition"]) for error in found["errors"]] == [("wrong.yaml", "pipeline.invalid")]
+    assert found["lineage"] == [
+        {"writer": "counted", "table": "counts", "target": "topic counts", "reader": "reader", "source": "counts"}
+    ]
+    assert "--state" in offline_run("plan", ".", "--state", "s", code=2).err
 
 
 def test_settings_and_their_reasons(offline_run: Run, tmp_path: Path) -> None:

@@ -40,6 +40,19 @@ def test_a_filter_before_the_state_may_change() -> None:
     assert compared(pipeline(), pipeline(COUNTS.replace(" WHERE value <> ''", ""))) == [("new", "table")]
 
 
+def test_how_often_a_source_is_read_must_stay() -> None:
+    one = "SELECT value FROM lines WHERE value > 'a' OR value < 'A'"
+    two = "SELECT value FROM lines WHERE value > 'a' UNION ALL SELECT value FROM lines WHERE value < 'A'"
+    assert ("breaks", "source") in compared(pipeline(two), pipeline(one))
+    assert ("breaks", "source") in compared(pipeline(one), pipeline(two))
+    part = "WITH x AS (SELECT value FROM lines) SELECT value FROM x UNION ALL SELECT value FROM x"
+    assert ("breaks", "source") not in compared(pipeline(one), pipeline(part)), "one source, which is read twice"
+    before = snapshot_query(pipeline(two), make_plan(pipeline(two)).queries[0], CONNECTORS)
+    del before["offsets"]
+    now = snapshot_query(pipeline(one), make_plan(pipeline(one)).queries[0], CONNECTORS)
+    assert "breaks" not in [change.effect for change in changes(before, now)], "an older version did not save it"
+
+
 @pytest.mark.parametrize(
     ("sql", "effect"),
     [

@@ -62,7 +62,7 @@ class Change:
 
     effect: str
     part: str
-    """source, table, state, sink, trigger or columns."""
+    """source, table, state, sink, trigger, columns, or end (of event time)."""
     what: str
 
 
@@ -79,6 +79,10 @@ def _sources(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
     """Another place under the same name, and changed options; the state folder tells the rest, with the cluster."""
     for name in [name for name in now["sources"] if name in before["sources"]]:
         old, new = before["sources"][name], now["sources"][name]
+        times, given_times = (snapshot.get("offsets", {}).get(name, 1) for snapshot in (before, now))
+        if times != given_times and "offsets" in before and not new["static"]:
+            what = f"{name} was read {times} times, with offsets for each; now {given_times}"
+            yield Change(INCOMPATIBLE, "source", what)
         if old["argument"] == new["argument"] and old["reads"] != new["reads"] and not new["static"]:
             what = f"{name} was {old['reads'] or 'elsewhere'}; now {new['reads'] or 'elsewhere'}"
             yield Change(INCOMPATIBLE, "source", what)

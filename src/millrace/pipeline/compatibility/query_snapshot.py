@@ -11,6 +11,7 @@ from millrace.limited_files import read_limited
 from millrace.masking import without_passwords, without_secrets
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
+from millrace.pipeline.analysis.scans import source_scans
 from millrace.pipeline.connector_facts import Connectors
 from millrace.pipeline.model import Connection, PipelineDef, SinkDef, SourceDef, TableDef, Watermark
 from millrace.pipeline.plan import Query
@@ -34,6 +35,7 @@ def snapshot_query(pipeline: PipelineDef, query: Query, connectors: Connectors) 
         "mode": query.mode,
         "trigger": str(query.sinks[0].trigger or pipeline.trigger),  # as declared, however this run ends
         "sources": {source.name: _source(source, connectors) for source in sources},
+        "offsets": source_scans(pipeline, query.table, offsets=True),
         "tables": {table.name: _table(table) for table in tables},
         "sinks": [_sink(sink, connectors) for sink in query.sinks],
         "steps": [_operator(operator) for operator in plan.operators if operator.kind in STATEFUL],
