@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,11 @@ if "fail" in sys.argv:
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[WorkerHost]:
-    opened = WorkerHost()
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerHost]:
+    """Its folder has a path that is too long for a socket."""
+    folder = tmp_path_factory.mktemp("state") / ("long" * 30)
+    folder.mkdir()
+    opened = WorkerHost(folder)
     yield opened
     opened.close()
 
@@ -101,19 +105,25 @@ def test_the_launcher_ends_with_what_it_started_and_the_fork_with_its_streams(
         child.wait(30)
 
 
-def test_it_ends_with_its_session_and_leaves_nothing(tmp_path: Path) -> None:
-    opened = WorkerHost()
-    folder = Path(opened.variables["PYSPARK_PYTHON"]).parent
+def test_it_ends_with_its_session(tmp_path: Path) -> None:
+    opened = WorkerHost(tmp_path)
     assert opened.variables[PYTHON_VARIABLE] == sys.executable
     opened.close()
-    assert not folder.exists()
     assert not psutil.pid_exists(opened.pid)
 
 
+def test_it_writes_nothing_outside_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, temporary = tmp_path / "scratch", tmp_path / "temporary"
+    folder.mkdir()
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    opened = WorkerHost(folder)
+    opened.close()
+    assert sorted(path.name for path in folder.iterdir()) == ["python", "workers"]
+    assert list(temporary.iterdir()) == []
+
+
 def test_a_folder_in_which_nothing_can_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(worker_host.tempfile, "mkdtemp", lambda **_: str(tmp_path / "made"))
-    (tmp_path / "made").mkdir()
     monkeypatch.setattr(worker_host.os, "access", lambda *_: False)
     with pytest.raises(OSError, match="noexec"):
-        WorkerHost()
-    assert not (tmp_path / "made").exists()
+        WorkerHost(tmp_path)

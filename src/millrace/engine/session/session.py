@@ -85,14 +85,17 @@ def open_session(
     variables = {}
     if module_folder is not None:
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(module_folder), os.environ.get("PYTHONPATH")]))
-    if forks_workers and is_local(conf["spark.master"]) and "PYSPARK_PYTHON" not in os.environ:
-        variables |= _host_workers()
+    scratch = _new_scratch(log)
+    if scratch and forks_workers and is_local(conf["spark.master"]) and "PYSPARK_PYTHON" not in os.environ:
+        variables |= _host_workers(scratch)
     warnings.filterwarnings("ignore", module="pyspark")  # about versions of packages, which the user cannot change
     try:
         with environment(conf["spark.master"], variables), keep_signal_handlers():
-            spark = _session(conf, log, inherited_fds)
+            spark = _session(conf, log, scratch, inherited_fds)
     except BaseException:
         _end_hosts()
+        if scratch and not _opened:
+            scratch.remove()
         raise
     if is_local(conf["spark.master"]):
         return spark
@@ -104,14 +107,17 @@ def open_session(
     return spark
 
 
-def _host_workers() -> dict[str, str]:
-    """Start a host for Python processes and return the variables that lead to it; empty if there can be none."""
+def _new_scratch(log: Path | None) -> Scratch | None:
+    """Return a folder for the temporary files of a new JVM; None if there is one, ours or of the program around us."""
     from pyspark import SparkContext
 
-    if SparkContext._gateway is not None:  # a JVM that is there has its variables
-        return {}
+    return Scratch(None if log is None else log.absolute().parent) if SparkContext._gateway is None else None
+
+
+def _host_workers(scratch: Scratch) -> dict[str, str]:
+    """Start a host for Python processes and return the variables that lead to it; empty if there can be none."""
     try:
-        host = WorkerHost()
+        host = WorkerHost(scratch.folder)
     except OSError as error:
         _log.debug("every Python process of Spark loads what it needs itself: %s", error)
         return {}
@@ -193,12 +199,13 @@ def with_packages(settings: Mapping[str, str]) -> dict[str, str]:
     return {**settings, "spark.archives": archives, **paths}
 
 
-def _session(settings: Mapping[str, str], log: Path | None, inherited_fds: Sequence[int]) -> SparkSession:
+def _session(
+    settings: Mapping[str, str], log: Path | None, scratch: Scratch | None, inherited_fds: Sequence[int]
+) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    if SparkContext._gateway is None:  # else this process has one, which we or the program around us have started
-        scratch = Scratch(None if log is None else log.absolute().parent)
+    if scratch:
         jvm = Jvm(settings, log, scratch, inherited_fds=inherited_fds)
         SparkContext._ensure_initialized(gateway=jvm.gateway)
         _opened.append(jvm)

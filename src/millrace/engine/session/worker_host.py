@@ -18,15 +18,13 @@ import importlib
 import os
 import runpy
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from millrace.engine.session import worker_launcher
@@ -56,29 +54,21 @@ _HASH_SEED = "PYTHONHASHSEED"
 _SOCKET, _LAUNCHER = "workers", "python"
 _LAUNCHER_TEXT = '#!/bin/sh\nexec "{python}" -I -S "{program}" "$@"\n'
 _END_TIMEOUT_S = 5.0
+_MAX_SOCKET_PATH_BYTES = 100
 
 
 class WorkerHost:
     """The host of a session, and the launcher that Spark takes for Python."""
 
-    def __init__(self) -> None:
-        """Start it; raise OSError if nothing can be run or listened to in the folder for temporary files."""
-        self._folder = Path(tempfile.mkdtemp(prefix="millrace-"))  # not the scratch folder: a socket's path is short
-        self._closing = ExitStack()
-        self._closing.callback(shutil.rmtree, self._folder, ignore_errors=True)
-        with ExitStack() as failed:
-            failed.enter_context(self._closing)
-            self._start()
-            failed.pop_all()
-
-    def _start(self) -> None:
-        launcher = self._folder / _LAUNCHER
-        launcher.write_text(_LAUNCHER_TEXT.format(python=sys.executable, program=worker_launcher.__file__))
-        launcher.chmod(0o700)
-        if not os.access(launcher, os.X_OK):
+    def __init__(self, scratch: Path) -> None:
+        """Start it; raise OSError if nothing can be run or listened to in the scratch folder."""
+        self._launcher, self._socket = scratch / _LAUNCHER, scratch / _SOCKET
+        self._launcher.write_text(_LAUNCHER_TEXT.format(python=sys.executable, program=worker_launcher.__file__))
+        self._launcher.chmod(0o700)
+        if not os.access(self._launcher, os.X_OK):
             raise OSError("its file system is noexec")
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(self._folder / _SOCKET))
+            _bind(listener, self._socket)
             listener.listen(128)
             environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # a process that forks has no other threads
             environment.setdefault(_HASH_SEED, "0")  # as PySpark does: workers must agree on hashes
@@ -99,8 +89,8 @@ class WorkerHost:
     def variables(self) -> dict[str, str]:
         """The variables of a JVM whose Python processes come from here."""
         return {
-            "PYSPARK_PYTHON": str(self._folder / _LAUNCHER),
-            HOST_VARIABLE: str(self._folder / _SOCKET),
+            "PYSPARK_PYTHON": str(self._launcher),
+            HOST_VARIABLE: str(self._socket),
             PYTHON_VARIABLE: sys.executable,
         }
 
@@ -113,7 +103,18 @@ class WorkerHost:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._closing.close()
+
+
+def _bind(listener: socket.socket, path: Path) -> None:
+    """Give a socket its path. The system takes only short ones: Linux knows one for every folder that is open."""
+    if len(os.fsencode(path)) <= _MAX_SOCKET_PATH_BYTES:
+        listener.bind(str(path))
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
 
 
 def main() -> None:

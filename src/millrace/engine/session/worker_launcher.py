@@ -52,13 +52,24 @@ def receive_request(connection: socket.socket) -> WorkerRequest | None:
     return WorkerRequest(arguments, environment, folder, descriptors)
 
 
+def _connect(connection: socket.socket, path: str) -> None:
+    """Connect to a socket by its name only: its path may be longer than the system takes."""
+    here = os.getcwd()  # noqa: PTH109 - pathlib is slow to load
+    folder, _, name = path.rpartition("/")
+    os.chdir(folder)
+    try:
+        connection.connect(name)
+    finally:
+        os.chdir(here)
+
+
 def main() -> NoReturn:
     """Wait for the end of what the host has forked, or become Python."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["-m"] and len(arguments) > 1 and arguments[1].startswith(MODULES):
         try:
             with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(os.environ[HOST_VARIABLE])
+                _connect(connection, os.environ[HOST_VARIABLE])
                 send_request(connection, arguments)
                 if connection.recv(1) == b"y":
                     for stream in _STREAMS:  # the child has them
