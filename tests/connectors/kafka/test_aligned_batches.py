@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.offsets import PartitionId
 from millrace.clients.kafka.producer import Delivery, Producer
 from millrace.clients.kafka.record import Record
-from millrace.connectors.base.batch_alignment import EventTime
+from millrace.connectors.base.batch_alignment import NO_TIME, EventTime
 from millrace.connectors.kafka import aligned_batches
+from millrace.connectors.kafka.aligned_batches import AlignedBatches
 from millrace.connectors.kafka.bulk_source import BulkSourceSpec, KafkaStreamReader
 from millrace.formats.json import Json
 from millrace.pipeline.schema import parse_schema
 from millrace.telemetry.progress import alignment_report
-
-if TYPE_CHECKING:
-    from millrace.clients.kafka.cluster import Cluster
 
 Times = dict[int, list[int]]
 """Event times in milliseconds, by partition."""
@@ -94,6 +96,56 @@ def test_no_record_is_late_and_batches_have_no_more_than_they_may(
     assert late(found) == 0
     shares = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), most=most))
     assert late(batches(shares, topic, times, ReadMaxRows(most))) > 0  # as it was without
+
+
+class KnownTimes(AlignedBatches):
+    """Batches of records whose offsets and event times are given."""
+
+    records: dict[PartitionId, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]
+
+    def _times(self, partition: PartitionId, start: int, stop: int) -> tuple[Any, Any]:
+        offsets, times = self.records[partition]
+        span = slice(*np.searchsorted(offsets, [start, stop]))
+        return offsets[span], times[span]
+
+
+def with_runs_of(places: Any, chance: np.random.Generator) -> Any:
+    """Choose about a third of some places, in runs that are longer than a sample."""
+    chosen = np.zeros(len(places), bool)
+    for at in chance.integers(0, len(places), 6):
+        chosen[at : at + len(places) // 15] = True
+    return chosen
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_gaps_and_records_without_a_time_make_no_record_late(
+    monkeypatch: pytest.MonkeyPatch, seed: int, strict: bool
+) -> None:
+    monkeypatch.setattr(aligned_batches, "_MAX_EXACT_RECORDS", 0)
+    monkeypatch.setattr(aligned_batches, "_LEAST_AHEAD_RECORDS", 100)
+    chance = np.random.default_rng(seed)
+    aligned = KnownTimes(Cluster("none:1"), replace(AT, idle_after_s=1e9))
+    aligned.records = {}
+    for number in range(3):
+        offsets = np.arange(2000)
+        times = offsets * 100_000 * (number + 1) // 2 + chance.integers(0, DELAY_MS * 1000, 2000)
+        times[with_runs_of(offsets, chance)] = NO_TIME
+        exists = ~with_runs_of(offsets, chance)
+        aligned.records["t", number] = offsets[exists], times[exists]
+    begin, ends = dict.fromkeys(aligned.records, 0), dict.fromkeys(aligned.records, 2000)
+    newest, read = NO_TIME, 0
+    while begin != ends:
+        batch_ends = aligned.cut(begin, ends, 400, {}, strict=strict)
+        batch = np.concatenate(
+            [aligned._times(partition, begin[partition], end)[1] for partition, end in batch_ends.items()]
+        )
+        timed = batch[batch > NO_TIME]
+        assert newest == NO_TIME or not (timed < newest - AT.delay_us).any()
+        newest, read = timed.max(initial=newest), read + len(batch)
+        assert begin != batch_ends
+        begin = batch_ends
+    assert read == sum(len(offsets) for offsets, _ in aligned.records.values())
 
 
 def test_a_large_backlog_whose_batches_have_no_fixed_size(

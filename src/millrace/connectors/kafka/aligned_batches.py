@@ -174,12 +174,16 @@ class AlignedBatches:
 
     def _samples(self, partition: PartitionId, start: int, end: int, stop: int) -> _Samples:
         places = np.unique(np.linspace(start, stop - 1, _SAMPLES).astype(np.int64))
-        newest = [
-            self._times(partition, place, min(stop, place + _SAMPLE_RECORDS))[1].max(initial=NO_TIME)
-            for place in places.tolist()
-        ]
-        timed = np.maximum.accumulate(np.array(newest, np.int64))
-        return _Samples(start, stop, places[timed > NO_TIME], timed[timed > NO_TIME], whole=stop == end)
+        newest = np.array(
+            [
+                self._times(partition, place, min(stop, place + _SAMPLE_RECORDS))[1].max(initial=NO_TIME)
+                for place in places.tolist()
+            ],
+            np.int64,
+        )
+        # A place in a gap, or among records without a time, says nothing of the records before it.
+        timed = newest > NO_TIME
+        return _Samples(start, stop, places[timed], np.maximum.accumulate(newest[timed]), whole=stop == end)
 
     def _passes(self, partition: PartitionId, until: int, samples: _Samples) -> int:
         """Return the offset of the first record after an event time; the last that may be read if there is none.
@@ -223,9 +227,9 @@ def _end(ahead: _Ahead, count: int, start: int, stop: int) -> int:
 
 
 def _time_for(samples: Collection[_Samples], wanted: float) -> int | None:
-    """Return the event time up to which partitions have about as many records as wanted; None without any time."""
+    """Return the event time up to which partitions have about as many records as wanted; None if that is not known."""
     timed = [each for each in samples if len(each.newest)]
-    if not timed:
+    if not timed or any(not each.whole and not len(each.newest) for each in samples):
         return None
     low = min(int(each.newest[0]) for each in timed)
     # Nothing is known of a partition beyond its last sample.
