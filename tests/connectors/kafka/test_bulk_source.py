@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from millrace.clients.kafka import bulk_fetch, topics
+from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.kafka.bulk_source import BulkSourceSpec, KafkaStreamReader, bulk_data_source
 from millrace.errors.transport import TransportedError
-
-if TYPE_CHECKING:
-    from millrace.clients.kafka.cluster import Cluster
 
 ALL = ReadAllAvailable()
 
@@ -81,6 +80,22 @@ def test_also_then_a_topic_that_is_shorter_or_gone_is_told(
     goes_on = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), skip_lost=True))
     goes_on.prepareForTriggerAvailableNow()
     assert goes_on.latestOffset({topic: {"9": 1}}, ALL)[topic]["9"] == 1
+
+
+def test_a_batch_of_sparks_own_source_is_read_to_the_end_of_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[int, int, int]] = []
+
+    def fetch(cluster: Cluster, span: bulk_fetch.FetchRange, **options: bool) -> Iterator[Any]:
+        read.append((span.partition, span.start, span.stop))
+        return iter(())
+
+    monkeypatch.setattr("millrace.connectors.kafka.bulk_source.fetch_records", fetch)
+    until = {"t": {"0": 100, "1": 50}}
+    reader = KafkaStreamReader(BulkSourceSpec(Cluster("none:1"), {}, ("t",), until=until))
+    start, planned = {"t": dict.fromkeys("012", 50)}, {"t": dict.fromkeys("012", 180)}
+    # Its tasks are those of the batch that was begun; only what they read ends earlier.
+    assert values(reader, start, planned) == {f"t/{number} 50-180": [] for number in range(3)}
+    assert read == [(0, 50, 100), (1, 50, 50), (2, 50, 0)]
 
 
 def test_a_pattern_without_topics_ends_at_once_where_only_what_is_there_is_wanted(cluster: Cluster, topic: str) -> None:

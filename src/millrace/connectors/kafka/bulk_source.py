@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
@@ -232,11 +232,18 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return [KafkaInputPartition(span) for span in spans if span.stop > span.start]
 
     def read(self, partition: KafkaInputPartition) -> Iterator[pa.RecordBatch]:
-        own = self._following
+        own, span = self._following, self._before_end(partition.span)
         with errors_in_transport():
-            records = fetch_records(own.cluster, partition.span, committed=own.committed, skip_lost=own.skip_lost)
-            rows = row_blocks(records, partition.span, own.columns)
+            records = fetch_records(own.cluster, span, committed=own.committed, skip_lost=own.skip_lost)
+            rows = row_blocks(records, span, own.columns)
             yield from own.step(rows) if own.step else rows
+
+    def _before_end(self, span: FetchRange) -> FetchRange:
+        """Return what is read of a range: Spark's own source plans batches beyond where reading ends, and filters."""
+        until = self._following.until
+        if until is None:
+            return span
+        return replace(span, stop=min(span.stop, until.get(span.topic, {}).get(str(span.partition), 0)))
 
     def commit(self, end: Offsets) -> None:
         """Nothing: Spark's checkpoint is what counts."""
