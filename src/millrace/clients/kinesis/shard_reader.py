@@ -144,7 +144,8 @@ class ShardReader:
 
     def _ordered_counts(self, order: RecordOrder, most: int) -> dict[str, int]:
         held = {name: list(shard.records) for name, shard in self._shard_states.items()}
-        going_on = {name for name, shard in self._shard_states.items() if not shard.is_at_end}
+        # What follows the last record of a closed shard is in its children, which are opened when it is taken.
+        going_on = {name for name, shard in self._shard_states.items() if shard.closed or not shard.is_at_end}
         return order.counts(held, going_on, most)
 
     def taken(self, span: SequenceRange) -> list[Record] | None:
@@ -241,8 +242,11 @@ class ShardReader:
         )
 
     def _is_ordered(self) -> bool:
-        """Whether enough is known to say which records come first: something of every shard."""
-        return self._order is None or all(shard.records or shard.is_at_end for shard in self._shard_states.values())
+        """Whether enough is known to say which records come first: all shards, and something of each."""
+        if self._order is None:
+            return True
+        is_known = all(shard.records or shard.is_at_end for shard in self._shard_states.values())
+        return is_known and not self._reach.childless(self._listed)
 
     def _require_well(self) -> None:
         if self._failure:
