@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -15,6 +16,7 @@ from millrace.dashboard.run_page import page_of_pipeline, page_of_program
 from millrace.dashboard.server import ServerOptions
 from millrace.errors import QueryFailed
 from millrace.pipeline.plan import Plan, make_plan
+from millrace.telemetry.publisher import StatusPublisher
 from millrace.telemetry.query_status import Phase, RunStatus
 
 from .pages import Page
@@ -61,6 +63,17 @@ def test_a_page_sees_the_end_of_the_run(plan: Plan, tmp_path: Path) -> None:
         ending.start()
         page.until(lambda one: one.values["state"]["reasons"] == ["the broker has gone"])
         ending.join()
+
+
+def test_figures_that_cannot_be_shown_hide_no_error_and_leave_no_server(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StatusPublisher, "look", Mock(side_effect=ValueError("year is out of range")))
+    run_page = page_of_pipeline(plan, RunStatus(), FREE, state=tmp_path)
+    with pytest.raises(QueryFailed, match="the broker has gone"), run_page:
+        raise QueryFailed("the broker has gone")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(run_page.address)
 
 
 def test_kafka_beside_it(plan: Plan, tmp_path: Path, cluster: Cluster, topic: str) -> None:

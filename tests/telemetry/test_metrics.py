@@ -150,3 +150,10 @@ def test_how_far_a_backlog_is_read_and_who_waits() -> None:
     assert query["alignment"] == f"The backlog is read by at, up to {NOW:%Y-%m-%d %H:%M:%S} UTC; {waits}."
     (query,) = run_state(running(batch(3)), Measurements(), OUTLINE, NOW)["queries"]
     assert query["alignment"] is None
+
+
+def test_a_backlog_whose_event_times_are_in_no_calendar() -> None:
+    cut = Alignment("at", 1_700_000_000_000_000)
+    last = batch(3, sources=(SourceProgress("", 5, alignment=cut),))
+    (query,) = run_state(running(last), Measurements(), OUTLINE, NOW)["queries"]
+    assert query["alignment"] == "The backlog is read by at, up to 1,700,000,000,000,000 ms after 1970."

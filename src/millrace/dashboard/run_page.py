@@ -72,6 +72,7 @@ class RunPage:
         self._run_status, self._info = run_status, info
         self.measurements = Measurements()
         self._publisher = publisher.StatusPublisher(run_status, self.measurements, info.topology, self.channels)
+        self._status_sampler = Sampler("run_status", self._publisher.look, PUBLISH_INTERVAL_S)
         self._spark: SparkSession | None = None
         self.memory_sql = MemorySql()
         self._cluster: FindCluster | None = None
@@ -83,8 +84,8 @@ class RunPage:
 
     def __enter__(self) -> RunPage:
         self._open.enter_context(self._server)
-        self._sample("run_status", self._publisher.look, PUBLISH_INTERVAL_S)
-        self._sample("process", ProcessMeter(self.measurements).look, PROCESS_INTERVAL_S)
+        self._sample(self._status_sampler)
+        self._sample(Sampler("process", ProcessMeter(self.measurements).look, PROCESS_INTERVAL_S))
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -92,10 +93,10 @@ class RunPage:
             self.measurements.failure = error.message
             self._publisher.events.add(error.message, "error")
         self.measurements.over = True
-        self._publisher.look()
-        if self._page_seen:
-            time.sleep(3 * TICK)  # so that clients see the end before the server stops
-        self._open.close()
+        with self._open:
+            self._status_sampler.call()
+            if self._page_seen:
+                time.sleep(3 * TICK)  # so that clients see the end before the server stops
 
     @property
     def address(self) -> str:
@@ -136,8 +137,8 @@ class RunPage:
     def _behind(self) -> Mapping[tuple[str, int], int]:
         return consumer_lag(self._spark) if self._spark is not None else {}
 
-    def _sample(self, name: str, look: Callable[[], None], every: float) -> None:
-        self._open.callback(Sampler(name, look, every).start().close)
+    def _sample(self, sampler: Sampler) -> None:
+        self._open.callback(sampler.start().close)
 
     def _interface(self) -> RunInterface:
         return RunInterface(

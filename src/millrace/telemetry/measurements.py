@@ -190,13 +190,14 @@ class Sampler:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
-        self._try()
+        self.call()
         while not self._stop.wait(self._every):
-            self._try()
+            self.call()
         if self._last:
-            self._try()
+            self.call()
 
-    def _try(self) -> None:
+    def call(self) -> None:
+        """Call the function now; a failure is logged."""
         # The figures must not end because one call failed; the run itself does not depend on them.
         try:
             self._look()

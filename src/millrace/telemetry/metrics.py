@@ -272,10 +272,18 @@ def alignment_sentence(sources: Iterable[SourceProgress]) -> str | None:
     cuts = [source.alignment for source in sources if source.alignment]
     if not cuts:
         return None
-    reached = min(datetime.fromtimestamp(cut.reached_ms / 1000, UTC) for cut in cuts)
+    reached = _moment_text(min(cut.reached_ms for cut in cuts))
     waiting = [partition for cut in cuts for partition in cut.waiting]
     others = f"; {', '.join(waiting)} wait for partitions that are behind" if waiting else ""
-    return f"The backlog is read by {cuts[0].by}, up to {reached:%Y-%m-%d %H:%M:%S} UTC{others}."
+    return f"The backlog is read by {cuts[0].by}, up to {reached}{others}."
+
+
+def _moment_text(time_ms: int) -> str:
+    """Return a time as text; records may have any, and Python's calendar ends with the year 9999."""
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms:,} ms after 1970"
 
 
 def _failures(queries: Iterable[QueryStatus]) -> list[str]:

@@ -62,6 +62,8 @@ def test_records_without_a_time_keep_nobody_waiting() -> None:
     counts, reached = earliest({"a": np.array([NO_TIME, NO_TIME, 5]), "b": np.array([7, 8])}, 3)
     assert (counts, reached) == ({"a": 3, "b": 0}, 5)
     assert earliest({"a": np.array([], np.int64)}, 3) == ({"a": 0}, None)
+    for most in (3, 9):
+        assert earliest({"a": np.full(5, NO_TIME)}, most) == ({"a": min(most, 5)}, None)
 
 
 def times_of(event_time: EventTime, *values: bytes | None) -> list[int | None]:
@@ -79,6 +81,20 @@ def test_the_event_time_is_that_of_a_column_or_of_the_system() -> None:
     line = EventTime("at", 0, 1.0, Csv(), parse_schema("n int, at timestamp"), ("at",))
     assert times_of(line, b"1,1970-01-01T00:00:02Z", b"x,1970-01-01T00:00:02Z") == [2 * S, None]
     assert times_of(EventTime("Kafka's times", 0, 1.0), good, bad) == [0, 1]
+
+
+def test_who_waits_while_no_record_has_a_time_is_released_too() -> None:
+    waiting = WaitingPartitions(10.0)
+    with patch("millrace.connectors.base.batch_alignment.time") as clock:
+        clock.monotonic.return_value = 100.0
+        assert waiting.update(["p", "q"], None) == []
+        clock.monotonic.return_value = 111.0
+        assert waiting.update(["p"], None) == ["p"]
+        assert waiting.update(["q"], None) == []
+        clock.monotonic.return_value = 122.0
+        assert waiting.update(["q"], 5 * S) == []  # now there is an event time, it counts from here
+        clock.monotonic.return_value = 133.0
+        assert waiting.update(["q"], 5 * S) == ["q"]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class EventTime:
 def earliest(times: Mapping[P, Times], most: int) -> tuple[dict[P, int], int | None]:
     """Return how many records of each partition come first in time, at most `most` in all.
 
-    Also return the newest time among them; None if there are none. A partition is read in its order: a record counts
+    Also return the newest time among them; None if none has a time. A partition is read in its order: a record counts
     with the newest time that its partition has had up to it.
     """
     keys = {partition: np.maximum.accumulate(own) for partition, own in times.items() if len(own)}
@@ -88,19 +88,20 @@ def earliest(times: Mapping[P, Times], most: int) -> tuple[dict[P, int], int | N
         return dict.fromkeys(times, 0), None
     everything = np.concatenate(list(keys.values()))
     if len(everything) <= most:
-        return {partition: len(own) for partition, own in times.items()}, int(everything.max())
+        return {partition: len(own) for partition, own in times.items()}, _known(everything.max())
     last = int(np.partition(everything, most - 1)[most - 1])
     counts = {partition: int(np.searchsorted(own, last, "left")) for partition, own in keys.items()}
     same = {partition: int(np.searchsorted(own, last, "right")) - counts[partition] for partition, own in keys.items()}
     left, total = most - sum(counts.values()), sum(same.values())
-    for (
-        partition,
-        size,
-    ) in same.items():  # of those with the same key each partition its share: many have arrived at once
+    for partition, size in same.items():  # each partition its share: many records may have arrived at once
         share = -(-left * size // total) if size else 0
         counts[partition] += share
         left, total = left - share, total - size
-    return dict.fromkeys(times, 0) | counts, last
+    return dict.fromkeys(times, 0) | counts, _known(last)
+
+
+def _known(time_us: int) -> int | None:
+    return int(time_us) if time_us > NO_TIME else None
 
 
 @dataclass
@@ -108,17 +109,20 @@ class WaitingPartitions:
     """Partitions that give nothing to a batch, although they have records, because others are behind them in time."""
 
     idle_after_s: float
-    since: dict[Any, tuple[float, int]] = field(default_factory=dict)
-    """By partition: the time of the clock at which it began to wait, and the event time that was reached."""
+    since: dict[Any, tuple[float, int | None]] = field(default_factory=dict)
+    """By partition: the time of the clock at which it began to wait, and the event time that was reached, if any."""
 
-    def update(self, waiting: Collection[Any], reached_us: int) -> list[Any]:
+    def update(self, waiting: Collection[Any], reached_us: int | None) -> list[Any]:
         """Return the partitions that have waited long enough, while event time went slower than the clock."""
         now = time.monotonic()
+        if reached_us is not None:  # event time moves from here on for those that have waited without one
+            self.since = {partition: begun for partition, begun in self.since.items() if begun[1] is not None}
         self.since = {partition: self.since.get(partition, (now, reached_us)) for partition in waiting}
         released = []
         for partition, (began, reached) in self.since.items():
             waited = now - began
-            if waited > self.idle_after_s and reached_us - reached < waited * 1e6:
+            moved_us = 0 if reached is None or reached_us is None else reached_us - reached
+            if waited > self.idle_after_s and moved_us < waited * 1e6:
                 released.append(partition)
         for partition in released:
             del self.since[partition]

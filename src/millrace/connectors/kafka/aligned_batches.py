@@ -79,7 +79,7 @@ class AlignedBatches:
     committed: bool = True
     skip_lost: bool = False
     reached_us: int | None = None
-    """The newest event time of the last batch that was cut."""
+    """The newest event time of the batches that were cut; None without any, and where a batch reads everything."""
     _ahead: dict[PartitionId, _Ahead] = field(default_factory=dict)
     _leaders: Mapping[PartitionId, Address | None] = field(default_factory=dict)
     _waiting: WaitingPartitions = field(init=False)
@@ -129,14 +129,15 @@ class AlignedBatches:
         """Give a share of the batch to partitions that have waited for too long."""
         waiting = [partition for partition in unread if chosen[partition] == begin.get(partition, 0)]
         total = sum(end - start for start, end in unread.values())
-        for partition in self._waiting.update(waiting, self.reached_us or 0):
+        for partition in self._waiting.update(waiting, self.reached_us):
             start, end = unread[partition]
             chosen[partition] = start + max(1, most * (end - start) // total)
 
     def _exact(self, unread: Mapping[PartitionId, tuple[int, int]], most: int) -> dict[PartitionId, int]:
         """Return the ends of a batch whose records come first in time."""
         known = {partition: self._looked_ahead(partition, *span, most) for partition, span in unread.items()}
-        counts, self.reached_us = earliest({partition: ahead.times[:most] for partition, ahead in known.items()}, most)
+        counts, reached = earliest({partition: ahead.times[:most] for partition, ahead in known.items()}, most)
+        self.reached_us = self.reached_us if reached is None else reached
         return {partition: _end(known[partition], counts[partition], *span) for partition, span in unread.items()}
 
     def _looked_ahead(self, partition: PartitionId, start: int, stop: int, most: int) -> _Ahead:

@@ -124,7 +124,7 @@ class EarliestRecords:
         self.reached_us = self.reached_us if reached is None else reached
         total = sum(map(len, held.values()))
         waiting = [shard for shard, records in held.items() if records and not counts[shard]]
-        for shard in self.waiting.update(waiting, self.reached_us or 0):
+        for shard in self.waiting.update(waiting, self.reached_us):
             counts[shard] = max(1, most * len(held[shard]) // total) if most < total else len(held[shard])
         return counts
 
