@@ -132,17 +132,19 @@ def _reading_report(pipeline: PipelineDef, source: SourceDef, query: Query) -> J
     report: Json = {"way": _way(reader, query)}
     if isinstance(reader, PartitionedSource) and query.batches and not source.static:
         watermark = source_watermark(pipeline, query.table, source, reader.time_columns())
-        report["alignment"] = _alignment(reader, watermark)
+        report["alignment"] = _alignment(reader, query, watermark)
     return report
 
 
-def _alignment(reader: PartitionedSource, watermark: SourceWatermark | None) -> str:
+def _alignment(reader: PartitionedSource, query: Query, watermark: SourceWatermark | None) -> str:
     """Return by what the batches of a backlog are cut across the partitions of a source."""
     if watermark is None:
         return "each partition gives its share of a batch, as the query has no watermark"
     by = reader.aligned_by(watermark)
     if not by:
         return "each partition gives its share of a batch (alignment: off): records of a backlog may be late"
+    if isinstance(reader, KafkaSource) and left_to_spark(reader, batches=query.batches):
+        return "a backlog is one batch, as Spark's own source cannot cut it by event time (max_per_batch is not used)"
     idle = f"a partition whose event time stands still keeps others waiting for {format_duration(reader.idle_after)}"
     if by != ARRIVAL:
         return f"batches of a backlog are cut by {by}, across all partitions; {idle}"
