@@ -69,34 +69,48 @@ def context_of(cluster: Cluster, state: Path, **fields: Any) -> RunContext:
         ({"max_per_batch": 5}, None, True),  # whatever waits now: more may wait later
         ({}, None, False),  # one batch reads everything
         ({"max_per_batch": 5, "alignment": "off"}, None, False),
-        ({"max_per_batch": 50}, {}, False),  # a replay of less than a batch
-        ({"max_per_batch": 5}, {}, True),
+        ({"max_per_batch": 30}, 10, False),  # a replay of one batch
+        ({"max_per_batch": 5}, 10, True),
+        ({"max_per_batch": 5, "start": "latest"}, 10, True),  # it reads from its beginning all the same
+        ({"max_per_batch": 5}, 1, False),  # what is behind its end is not read, nor what comes now
     ],
 )
 def test_batches_that_are_cut_are_read_in_bulk_where_there_is_a_watermark(
     cluster: Cluster,
     topic: str,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     options: dict[str, Any],
-    end: dict[str, dict[str, int]] | None,
+    end: int | None,
     bulk: bool,
 ) -> None:
     put(cluster, topic, 30)
+    if options.get("start"):  # what came in the last minute counts beside what is there
+        monkeypatch.setattr("millrace.connectors.kafka.source._RECENT_S", 0.0)
     reader = KafkaSource(topic=(topic,), schema="at timestamp", more={}, **options)
-    part = None if end is None else ReplayRange({topic: dict.fromkeys("012", 0)}, end)
+    begin = {topic: dict.fromkeys("012", 0)}
+    part = None if end is None else ReplayRange(begin, {topic: dict.fromkeys("012", end)})
     context = context_of(cluster, tmp_path, watermark=SourceWatermark(4.0, ("at",)), offset_range=part)
     assert in_bulk(reader, context) is bulk
     assert not in_bulk(reader, replace(context, watermark=None))
 
 
 def test_sparks_own_source_has_no_maximum_where_records_would_be_late(
-    cluster: Cluster, topic: str, tmp_path: Path
+    cluster: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     context = context_of(cluster, tmp_path, watermark=SourceWatermark(4.0, ("at",)), notify=said.append)
     capped = KafkaSource(topic=(topic,), schema="at timestamp", max_per_batch=5, more={})
     assert "maxOffsetsPerTrigger" not in capped._options(context)
-    assert said == [line for line in said if "max_per_batch is not used" in line] != []
+    assert not said  # it was chosen because everything fits in one batch
+    monkeypatch.setenv("MILLRACE_BULK_READER", "off")
+    assert "maxOffsetsPerTrigger" not in capped._options(context)
+    assert "max_per_batch is not used" in said[-1]
+    replay = replace(context, offset_range=ReplayRange({topic: {"0": 0}}, {topic: {"0": 9}}, 500_000))
+    assert "maxOffsetsPerTrigger" not in replace(capped, max_per_batch=None)._options(replay)
+    assert "maximum of 500,000 records" in said[-1]
+    assert "MILLRACE_BULK_READER is off" in said[-1]
+    assert len(said) == 2
     for other, where in ((replace(capped, alignment="off"), context), (capped, replace(context, watermark=None))):
         assert other._options(where)["maxOffsetsPerTrigger"] == "5"
 

@@ -205,10 +205,12 @@ class KafkaSource(PartitionedSource):
         most = most_per_batch(self, context)
         if most is None or not self.aligned_by(context.watermark):
             return most
-        if self.max_per_batch and context.batches:
+        why = left_to_spark(self, batches=True) or unsupported(context.cluster())
+        if why and context.batches:  # else everything fits in one batch
+            what = "max_per_batch" if self.max_per_batch else f"the replay's maximum of {most:,} records in a batch"
             context.notify(
-                f"source {context.name!r}: max_per_batch is not used, as Spark's own source, which reads it "
-                "(millrace plan --explain says why), cannot cut batches by event time, and records would be late"
+                f"source {context.name!r}: {what} is not used, as Spark's own source, which reads it ({why}), "
+                "cannot cut batches by event time, and records would be late"
             )
         return None
 
@@ -296,13 +298,22 @@ def bulk_rows(
 
 def _waiting(reader: KafkaSource, context: RunContext) -> int:
     """Return how many records a query is about to read, or how many arrived in the last minute, if that is more."""
-    cluster = context.cluster()
-    places = [TopicPartition(*place) for place in reader.places_now(cluster)]
+    cluster, part = context.cluster(), context.offset_range
+    partitions = reader.places_now(cluster)
+    places = [TopicPartition(*place) for place in partitions]
     ends = offsets.list_offsets(cluster, places, OffsetSpec.latest())
-    first = ends if reader.start == "latest" else offsets.list_offsets(cluster, places, OffsetSpec.earliest())
+    if part and part.knows(reader.topics_now(cluster)):
+        begin = part.starting(partitions)
+        earliest = offsets.list_offsets(cluster, places, OffsetSpec.earliest())
+        first = {(topic, number): max(offset, begin[topic][str(number)]) for (topic, number), offset in earliest.items()}
+    else:
+        first = ends if reader.start == "latest" else offsets.list_offsets(cluster, places, OffsetSpec.earliest())
+    read = context.next_offsets or first
+    if part and part.end is not None:  # what comes now is not read
+        ends = {place: min(offset, part.end.get(place[0], {}).get(str(place[1]), 0)) for place, offset in ends.items()}
+        return sum(max(0, end - read.get(place, 0)) for place, end in ends.items())
     lately = offsets.list_offsets(cluster, places, OffsetSpec.for_timestamp(round((time.time() - _RECENT_S) * 1000)))
     coming = sum(ends[place] - since for place, since in lately.items() if since >= 0)
-    read = context.next_offsets or first
     return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))
 
 
