@@ -195,6 +195,7 @@ def test_who_waits_is_reported_and_released_in_the_end(
     clock[0] = 61.0
     second = read_step(reader, first, 10)
     assert second[topic]["1"] > 0  # it has waited for a minute, and the other is no newer than it was
+    assert sum(second[topic].values()) == 20  # and a batch has no more records for that
     rest = read_step(reader, second, 1000)
     assert rest == {topic: {"0": 60, "1": 60, "2": 0}}
     assert reader.reportLatestOffset() == rest

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import patch
 
 from millrace.clients.kinesis.kpl_aggregation import aggregate
-from millrace.connectors.kinesis.source import packed_records, row_blocks, unpacked_records
+from millrace.connectors.base.batch_alignment import NO_TIME, EventTime
+from millrace.connectors.kinesis.source import (
+    _EVENT_TIME,
+    EarliestRecords,
+    packed_records,
+    row_blocks,
+    unpacked_records,
+)
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -33,3 +41,29 @@ def test_records_with_a_key_without_one_and_packed_together() -> None:
         (b"b", b"four", "3"),
     ]
     assert {(row["stream"], row["shard"], row["timestamp"]) for row in rows} == {("here", "shard-0", AT)}
+
+
+def held(**shards: list[int]) -> dict[str, list[dict[str, Any]]]:
+    """Records that are read ahead, by shard and event time."""
+    return {shard: [{_EVENT_TIME: time} for time in times] for shard, times in shards.items()}
+
+
+def test_an_event_time_is_reached_only_where_records_are_left() -> None:
+    order = EarliestRecords(EventTime("at", 0, 60.0))
+    assert order.counts(held(a=[NO_TIME] * 5, b=[9]), (), 3) == {"a": 3, "b": 0}
+    assert order.reached_us is None
+    assert order.counts(held(a=[1, 2, 3], b=[9]), (), 2) == {"a": 2, "b": 0}
+    assert order.reached_us == 2
+    assert order.counts(held(a=[3], b=[9]), ("a",), 9) == {"a": 1, "b": 0}
+    assert order.reached_us == 3
+    assert order.counts(held(a=[4], b=[9]), (), 9) == {"a": 1, "b": 1}
+    assert order.reached_us is None
+
+
+def test_a_shard_that_has_waited_for_too_long_gets_a_share_of_the_batch() -> None:
+    order = EarliestRecords(EventTime("at", 0, 60.0))
+    with patch("millrace.connectors.base.batch_alignment.time") as clock:
+        clock.monotonic.return_value = 0.0
+        assert order.counts(held(a=[1] * 100, b=[9] * 50), (), 30) == {"a": 30, "b": 0}
+        clock.monotonic.return_value = 61.0
+        assert order.counts(held(a=[1] * 100, b=[9] * 50), (), 30) == {"a": 20, "b": 10}

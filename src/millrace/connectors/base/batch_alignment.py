@@ -127,3 +127,17 @@ class WaitingPartitions:
         for partition in released:
             del self.since[partition]
         return released
+
+    def shares(
+        self, waiting: Collection[Any], reached_us: int | None, sizes: Mapping[Any, int], most: int
+    ) -> dict[Any, int]:
+        """Return how many of a batch of `most` records come from each partition that has waited long enough.
+
+        A share is in proportion to the records of the partition. The others have what is left of the batch.
+        """
+        shares: dict[Any, int] = {}
+        total, left = sum(sizes.values()), most
+        for partition in self.update(waiting, reached_us):
+            shares[partition] = min(left, sizes[partition], max(1, most * sizes[partition] // total))
+            left -= shares[partition]
+        return shares

@@ -100,13 +100,22 @@ class AlignedBatches:
         self._leaders = leaders
         unread = {partition: (begin.get(partition, 0), end) for partition, end in ends.items()}
         unread = {partition: span for partition, span in unread.items() if span[1] > span[0]}
+        chosen = self._chosen(unread, most, strict=strict)
+        waiting = [partition for partition, (start, _) in unread.items() if chosen[partition] == start]
+        sizes = {partition: end - start for partition, (start, end) in unread.items()}
+        if shares := self._waiting.shares(waiting, self.reached_us, sizes, most):
+            chosen = self._chosen(unread, most - sum(shares.values()), strict=strict)
+            chosen |= {partition: unread[partition][0] + share for partition, share in shares.items()}
+        return {**ends, **chosen}
+
+    def _chosen(
+        self, unread: Mapping[PartitionId, tuple[int, int]], most: int, *, strict: bool
+    ) -> dict[PartitionId, int]:
+        """Return the ends of a batch whose records come first in time."""
         chosen = None
         if sum(min(end - start, most) for start, end in unread.values()) > _MAX_EXACT_RECORDS:
             chosen = self._estimated(unread, most, strict=strict)
-        if chosen is None:
-            chosen = self._exact(unread, most)
-        self._release(begin, chosen, unread, most)
-        return {**ends, **chosen}
+        return self._exact(unread, most) if chosen is None else chosen
 
     def all_read(self) -> None:
         """A batch reads everything: nobody waits."""
@@ -119,22 +128,8 @@ class AlignedBatches:
         """The partitions that gave nothing to the last batch because others were behind them in time."""
         return list(self._waiting.since)
 
-    def _release(
-        self,
-        begin: PartitionOffsets,
-        chosen: dict[PartitionId, int],
-        unread: Mapping[PartitionId, tuple[int, int]],
-        most: int,
-    ) -> None:
-        """Give a share of the batch to partitions that have waited for too long."""
-        waiting = [partition for partition in unread if chosen[partition] == begin.get(partition, 0)]
-        total = sum(end - start for start, end in unread.values())
-        for partition in self._waiting.update(waiting, self.reached_us):
-            start, end = unread[partition]
-            chosen[partition] = start + max(1, most * (end - start) // total)
-
     def _exact(self, unread: Mapping[PartitionId, tuple[int, int]], most: int) -> dict[PartitionId, int]:
-        """Return the ends of a batch whose records come first in time."""
+        """Return these ends by the event time of each record."""
         known = {partition: self._looked_ahead(partition, *span, most) for partition, span in unread.items()}
         counts, reached = earliest({partition: ahead.times[:most] for partition, ahead in known.items()}, most)
         self.reached_us = self.reached_us if reached is None else reached

@@ -94,6 +94,7 @@ class EarliestRecords:
     def __init__(self, event_time: EventTime) -> None:
         self.event_time = event_time
         self.reached_us: int | None = None
+        """The newest event time of the records that were taken; None without any, and where none are left."""
         self.waiting = WaitingPartitions(event_time.idle_after_s)
         self._lock = threading.Lock()
 
@@ -122,10 +123,13 @@ class EarliestRecords:
             times = {shard: own[: np.searchsorted(newest[shard], known, "right")] for shard, own in times.items()}
         counts, reached = earliest(times, most)
         self.reached_us = self.reached_us if reached is None else reached
-        total = sum(map(len, held.values()))
+        sizes = {shard: len(records) for shard, records in held.items()}
         waiting = [shard for shard, records in held.items() if records and not counts[shard]]
-        for shard in self.waiting.update(waiting, self.reached_us):
-            counts[shard] = max(1, most * len(held[shard]) // total) if most < total else len(held[shard])
+        shares = self.waiting.shares(waiting, self.reached_us, sizes, most)
+        if shares:
+            counts = earliest(times, most - sum(shares.values()))[0] | shares
+        if not going_on and counts == sizes:
+            self.reached_us = None  # nothing is left
         return counts
 
 
