@@ -25,8 +25,12 @@ module = "pyspark.daemon" in sys.modules
 print(json.dumps([sys.argv[1:], os.getcwd(), os.environ.get("ASKED"), module, sys.path[0], __name__, os.getppid()]))
 print("an error", file=sys.stderr)
 sys.stdin.read()
-if "fail" in sys.argv:
-    sys.exit(3)
+"""
+DEAF = """
+import os, signal
+if child := os.fork():
+    print(os.getpid(), child)
+signal.pause()
 """
 
 
@@ -66,6 +70,19 @@ def module(tmp_path: Path) -> str:
     return "millrace_reports.report"
 
 
+@pytest.fixture
+def deaf(tmp_path: Path, module: str) -> str:
+    """A module that reads nothing, and so never sees the end of its streams; it has a child, as Spark's daemon has."""
+    (tmp_path / "millrace_reports" / "report.py").write_text(DEAF)
+    return module
+
+
+def running(launcher: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Return the processes of the module `deaf`."""
+    assert launcher.stdout
+    return [psutil.Process(int(pid)) for pid in launcher.stdout.readline().split()]
+
+
 def test_a_module_is_run_in_a_fork_as_python_would_run_it(host: WorkerHost, tmp_path: Path, module: str) -> None:
     first = reported(host, tmp_path, "-m", module, "a", "b", ASKED="yes")
     second = reported(host, tmp_path, "-m", module)
@@ -92,17 +109,43 @@ def test_without_its_host_it_is_python(host: WorkerHost, tmp_path: Path, module:
     assert not report[3]
 
 
-def test_the_launcher_ends_with_what_it_started_and_the_fork_with_its_streams(
-    host: WorkerHost, tmp_path: Path, module: str
+@pytest.mark.parametrize(("text", "code"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)])
+def test_the_launcher_has_the_exit_code_of_what_it_started(
+    host: WorkerHost, tmp_path: Path, module: str, text: str, code: int
 ) -> None:
+    (tmp_path / "millrace_reports" / "report.py").write_text(text)
     with started(host, tmp_path, "-m", module) as launcher:
-        assert launcher.stdout
-        assert json.loads(launcher.stdout.readline())
-        (child,) = psutil.Process(host.pid).children()
-        launcher.send_signal(signal.SIGKILL)  # as Spark ends a process; it closes the streams, too
-        assert launcher.stdin
-        launcher.stdin.close()
+        assert launcher.wait(60) == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_who_ends_the_launcher_ends_what_it_started(
+    host: WorkerHost, tmp_path: Path, deaf: str, number: signal.Signals
+) -> None:
+    with started(host, tmp_path, "-m", deaf) as launcher:
+        processes = running(launcher)
+        launcher.send_signal(number)
+        assert psutil.wait_procs(processes, 30)[1] == []
+
+
+def test_what_was_forked_ends_with_the_host(tmp_path: Path, deaf: str) -> None:
+    opened = WorkerHost(tmp_path)
+    with started(opened, tmp_path, "-m", deaf) as launcher:
+        processes = running(launcher)
+        opened.close()
+        assert psutil.wait_procs(processes, 30)[1] == []
+        assert launcher.wait(60) == 1
+
+
+def test_what_was_forked_ends_when_the_host_is_killed(tmp_path: Path, deaf: str) -> None:
+    opened = WorkerHost(tmp_path)
+    with started(opened, tmp_path, "-m", deaf) as launcher:
+        child, grandchild = running(launcher)
+        os.kill(opened.pid, signal.SIGKILL)
         child.wait(30)
+        grandchild.kill()
+        assert launcher.wait(60) == 1
+    opened.close()
 
 
 def test_it_ends_with_its_session(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ Spark gives up a source whose process does not call back within ten.
 - `WorkerHost` starts the host, a process of the session, and gives Spark the launcher as its `python`.
 - The launcher (`worker_launcher`) is a small program: it hands its arguments, environment and streams to the host.
 - The host forks; the child runs the module. What the host cannot run, the launcher runs as Python does.
+- Who ends the launcher, as Spark does, ends the child; the launcher ends with the child's exit code.
 
 Run as a program, this is the host: its standard input is a listening socket, and it ends when its parent does.
 """
@@ -35,6 +36,7 @@ from millrace.engine.session.worker_launcher import (
     WorkerRequest,
     receive_request,
 )
+from millrace.services.parent_watchdog import die_with_parent
 
 _PRELOADED = (
     "pandas",
@@ -55,6 +57,9 @@ _SOCKET, _LAUNCHER = "workers", "python"
 _LAUNCHER_TEXT = '#!/bin/sh\nexec "{python}" -I -S "{program}" "$@"\n'
 _END_TIMEOUT_S = 5.0
 _MAX_SOCKET_PATH_BYTES = 100
+_MAX_SIGNALS = 4096
+_SIGNALLED = 128
+"""Plus the number of the signal that has ended a process: its exit code, as shells have it."""
 
 
 class WorkerHost:
@@ -95,7 +100,7 @@ class WorkerHost:
         }
 
     def close(self) -> None:
-        """End it. Its children end with the JVM, whose sockets they read."""
+        """End it, and what it has forked."""
         if self._process.stdin:
             self._process.stdin.close()
         try:
@@ -118,44 +123,79 @@ def _bind(listener: socket.socket, path: Path) -> None:
 
 
 def main() -> None:
-    """Fork for each request until standard input ends."""
+    """Fork for each request until standard input ends; then end what was forked."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     for name in _PRELOADED:
         importlib.import_module(name)
     # A worker collects its garbage after every task: 50 ms each time if it also looked at all that is loaded here.
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    signals, wakeup = socket.socketpair()
+    wakeup.setblocking(False)
+    signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # a child that ends wakes the host
+    launchers: dict[int, socket.socket] = {}  # by the pid of the fork that each waits for
+    while 0 not in (ready := _ready(0, *(own.fileno() for own in (listener, signals, *launchers.values())))):
+        if signals.fileno() in ready:
+            signals.recv(_MAX_SIGNALS)
+            _report_ended(launchers)
+        for pid in [pid for pid, launcher in launchers.items() if launcher.fileno() in ready]:
+            launchers.pop(pid).close()  # a launcher sends nothing more: it has ended
+            _kill(pid)
+        if listener.fileno() in ready:
+            launcher, _ = listener.accept()
+            if request := _fork(launcher, launchers):
+                signal.set_wakeup_fd(-1)
+                for inherited in (listener, signals, wakeup, launcher, *launchers.values()):
+                    inherited.close()
+                _become(request)
+                return
+    for pid in launchers:
+        _kill(pid)
+
+
+def _ready(*descriptors: int) -> set[int]:
+    """Wait for something to read, or for the end of it; return where that is."""
     waiting = select.poll()
-    waiting.register(0, select.POLLIN)
-    waiting.register(listener, select.POLLIN)
-    while True:
-        ready = {descriptor for descriptor, _ in waiting.poll()}
-        if 0 in ready:
-            return
-        connection, _ = listener.accept()
-        if _is_child(connection, listener):
-            return
+    for descriptor in descriptors:
+        waiting.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in waiting.poll()}
 
 
-def _is_child(connection: socket.socket, listener: socket.socket) -> bool:
-    """Serve a launcher; return in the child, when what it ran has ended."""
-    with connection:
-        request = receive_request(connection)
-        if request is None:
-            return False
-        child = -1
-        with suppress(OSError):  # there can be no more processes, or the launcher has ended
-            child = os.fork() if _can_run(request) else -1
-            if child < 0:
-                connection.sendall(b"n")
-        if child == 0:
-            listener.close()
-            connection.sendall(b"y")
-            _become(request)
-            return True
-        for descriptor in request.descriptors:
-            os.close(descriptor)
-    return False
+def _fork(launcher: socket.socket, launchers: dict[int, socket.socket]) -> WorkerRequest | None:
+    """Serve a launcher: return what is to be run in the child, and None in the host."""
+    request, pid = None, -1
+    with suppress(OSError):  # there can be no more processes, or the launcher has ended
+        request = receive_request(launcher)
+        pid = os.fork() if request and _can_run(request) else -1
+    if pid == 0:
+        return request
+    for descriptor in request.descriptors if request else ():
+        os.close(descriptor)
+    with suppress(OSError):
+        launcher.sendall(b"n" if pid < 0 else b"y")
+    if pid < 0:
+        launcher.close()
+        return None
+    launchers[pid] = launcher
+    with suppress(OSError):  # the child does it too; the first of both counts
+        os.setpgid(pid, pid)
+    return None
+
+
+def _report_ended(launchers: dict[int, socket.socket]) -> None:
+    """Tell the launchers of children that have ended how these ended."""
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
+            if launcher := launchers.pop(pid, None):
+                with launcher, suppress(OSError):
+                    launcher.sendall(bytes([code if code >= 0 else _SIGNALLED - code]))
+
+
+def _kill(pid: int) -> None:
+    """End a child and what it has forked: Spark's daemon leaves its workers otherwise."""
+    with suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _can_run(request: WorkerRequest) -> bool:
@@ -166,7 +206,9 @@ def _can_run(request: WorkerRequest) -> bool:
 
 
 def _become(request: WorkerRequest) -> None:
-    """Run a module in the place of the launcher, which sees the end of it by the end of the connection."""
+    """Run a module in the place of the launcher."""
+    os.setpgid(0, 0)
+    die_with_parent()  # without the host nobody could end it
     for number, descriptor in enumerate(request.descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)

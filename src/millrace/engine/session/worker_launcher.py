@@ -74,8 +74,8 @@ def main() -> NoReturn:
                 if connection.recv(1) == b"y":
                     for stream in _STREAMS:  # the child has them
                         os.close(stream)
-                    connection.recv(1)
-                    os._exit(0)
+                    code = connection.recv(1) or b"\1"  # nothing if the host has ended, which ends the child
+                    os._exit(code[0])
         except (OSError, KeyError):
             pass
     python = os.environ.get(PYTHON_VARIABLE, sys.executable)
