@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,12 +14,12 @@ from confluent_kafka import TopicPartition
 from conftest import committed
 from millrace.clients.kafka import bulk_fetch, protocol, record_batch, topics
 from millrace.clients.kafka.bulk_fetch import FetchRange, fetch_records, partition_ends, partition_leaders
+from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.protocol import BrokerConnection, ConnectionLost
 from millrace.clients.kafka.record import Record
-from millrace.errors import KafkaUnreachable, OffsetsGone
+from millrace.errors import AccessDenied, KafkaUnreachable, OffsetsGone
 
 if TYPE_CHECKING:
-    from millrace.clients.kafka.cluster import Cluster
     from millrace.clients.kafka.producer import Producer
 
 Put = Callable[..., "Producer"]
@@ -305,3 +306,14 @@ def test_what_comes_after_a_range_is_not_looked_at(
     monkeypatch.setattr(record_batch.google_crc32c, "value", lambda data: seen.append(1) or plain(data))
     assert len(rows(fetch_records(cluster, range_of(cluster, lane, 0, 15)))) == 15
     assert len(seen) <= 20
+
+
+@pytest.mark.parametrize(
+    "names", [("ssl.certificate.location", "ssl.key.location"), ("ssl.ca.location",), ("ssl.cipher.suites",)]
+)
+def test_settings_for_tls_that_cannot_be_used_are_named(tmp_path: Path, names: tuple[str, ...]) -> None:
+    (tmp_path / "file").write_text("-----BEGIN CERTIFICATE-----\nnone\n")
+    cluster = Cluster("127.0.0.1:1", {"security.protocol": "SSL", **dict.fromkeys(names, str(tmp_path / "file"))})
+    with pytest.raises(AccessDenied) as caught:
+        bulk_fetch._connect(cluster, ("127.0.0.1", 1))
+    assert all(name in str(caught.value.hint) for name in names)

@@ -258,7 +258,14 @@ def _borrow_connection(cluster: Cluster, address: Address) -> AbstractContextMan
 def _connect(cluster: Cluster, address: Address) -> BrokerConnection:
     properties = cluster.config()
     try:
-        return BrokerConnection(*address, cluster.timeout, tls_context(properties), Sasl.of(properties))
+        tls = tls_context(properties)
+    except OSError as error:  # also what OpenSSL refuses
+        hint = f"check {', '.join(sorted(name for name in properties if name.startswith('ssl.')))}"
+        raise AccessDenied(
+            "the settings for TLS cannot be used", why=str(error), hint=f"{hint} in the file given by --kafka-config"
+        ) from error
+    try:
+        return BrokerConnection(*address, cluster.timeout, tls, Sasl.of(properties))
     except AuthenticationFailed as error:
         hint = "check user, password, security.protocol and certificates in the file given by --kafka-config"
         raise AccessDenied(f"a broker refuses us: {error}", hint=f"{hint}; {_HINT}") from error

@@ -29,6 +29,9 @@ UNSUPPORTED_CODEC = 76
 MOVED = {5, 6, 7, 9, 13, 56, 74, 75, 78}
 """Transient error codes: no leader, another leader, or a leader that is not ready."""
 
+_CLOSED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""What a broker that stops, or a load balancer without one, makes of a TLS handshake: it refuses nobody."""
+
 
 class ConnectionLost(Exception):
     """The connection cannot be used any more."""
@@ -76,10 +79,9 @@ class BrokerConnection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=host)
-        except ssl.SSLError as error:
-            raise AuthenticationFailed(f"{self.where}: {error}") from error
         except OSError as error:
-            raise ConnectionLost(f"{self.where}: {error}") from error
+            refused = isinstance(error, ssl.SSLError) and not isinstance(error, _CLOSED)
+            raise (AuthenticationFailed if refused else ConnectionLost)(f"{self.where}: {error}") from error
         if sasl:
             self._authenticate(sasl)
 
