@@ -109,6 +109,23 @@ def test_without_its_host_it_is_python(host: WorkerHost, tmp_path: Path, module:
     assert not report[3]
 
 
+def test_paths_may_have_what_a_shell_reads_as_its_own(
+    tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / 'my "$proj`'
+    odd.mkdir()
+    (odd / "launcher.py").symlink_to(worker_host.worker_launcher.__file__)
+    (odd / "environment").symlink_to(sys.prefix)
+    monkeypatch.setattr(worker_host.worker_launcher, "__file__", str(odd / "launcher.py"))
+    monkeypatch.setattr(worker_host.sys, "executable", str(odd / "environment" / "bin" / "python"))
+    opened = WorkerHost(tmp_path)
+    try:
+        with started(opened, tmp_path, "-c", "print(6)") as launcher:
+            assert launcher.communicate(timeout=60)[0] == "6\n"
+    finally:
+        opened.close()
+
+
 @pytest.mark.parametrize(("text", "code"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)])
 def test_the_launcher_has_the_exit_code_of_what_it_started(
     host: WorkerHost, tmp_path: Path, module: str, text: str, code: int

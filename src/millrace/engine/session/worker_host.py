@@ -19,6 +19,7 @@ import importlib
 import os
 import runpy
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -54,7 +55,7 @@ _PRELOADED = (
 )
 _HASH_SEED = "PYTHONHASHSEED"
 _SOCKET, _LAUNCHER = "workers", "python"
-_LAUNCHER_TEXT = '#!/bin/sh\nexec "{python}" -I -S "{program}" "$@"\n'
+_LAUNCHER_TEXT = '#!/bin/sh\nexec {python} -I -S {program} "$@"\n'
 _END_TIMEOUT_S = 5.0
 _MAX_SOCKET_PATH_BYTES = 100
 _MAX_SIGNALS = 4096
@@ -68,7 +69,8 @@ class WorkerHost:
     def __init__(self, scratch: Path) -> None:
         """Start it; raise OSError if nothing can be run or listened to in the scratch folder."""
         self._launcher, self._socket = scratch / _LAUNCHER, scratch / _SOCKET
-        self._launcher.write_text(_LAUNCHER_TEXT.format(python=sys.executable, program=worker_launcher.__file__))
+        paths = {"python": shlex.quote(sys.executable), "program": shlex.quote(worker_launcher.__file__)}
+        self._launcher.write_text(_LAUNCHER_TEXT.format(**paths))
         self._launcher.chmod(0o700)
         if not os.access(self._launcher, os.X_OK):
             raise OSError("its file system is noexec")
