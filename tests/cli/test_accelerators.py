@@ -33,6 +33,7 @@ def test_without_what_is_chosen_for_spark_and_the_archive(millrace: CommandLine,
         "sinks": [sink],
     }
     (millrace.folder / "p.yaml").write_text(json.dumps(text))
+    (millrace.folder / "environment").symlink_to(sys.prefix)
     given = [part for one in OFF for part in ("--set", one)]
     millrace(
         "run",
@@ -41,7 +42,7 @@ def test_without_what_is_chosen_for_spark_and_the_archive(millrace: CommandLine,
         "--no-dashboard",
         *given,
         MILLRACE_ARCHIVE="off",
-        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_PYTHON=str(millrace.folder / "environment" / "bin" / "python"),
     )
     assert found(cluster, topic) == expected()
     assert buried(cluster, topic) == sorted(BAD, key=str)

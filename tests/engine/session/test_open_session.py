@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -56,3 +59,20 @@ def test_one_that_could_not_be_opened_tells_who_asks(closed: list[bool]) -> None
     with pytest.raises(SparkFailed), session.open_in_background(fail) as found:
         found.result(60)
     assert closed == []
+
+
+@pytest.mark.parametrize(
+    ("named", "is_own"),
+    [(None, True), ("EXECUTABLE", True), ("python", True), ("environment/bin/python", False), ("no/python", False)],
+)
+def test_python_processes_are_forked_if_the_python_for_them_is_this_one(
+    named: str | None, is_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "environment").symlink_to(sys.prefix)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if named is None:
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    else:
+        path = {"EXECUTABLE": sys.executable, "python": "python"}.get(named, str(tmp_path / named))
+        monkeypatch.setenv("PYSPARK_PYTHON", path)
+    assert session._is_own_python() is is_own

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -86,7 +87,7 @@ def open_session(
     if module_folder is not None:
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(module_folder), os.environ.get("PYTHONPATH")]))
     scratch = _new_scratch(log)
-    if scratch and forks_workers and is_local(conf["spark.master"]) and "PYSPARK_PYTHON" not in os.environ:
+    if scratch and forks_workers and is_local(conf["spark.master"]) and _is_own_python():
         variables |= _host_workers(scratch)
     warnings.filterwarnings("ignore", module="pyspark")  # about versions of packages, which the user cannot change
     try:
@@ -112,6 +113,12 @@ def _new_scratch(log: Path | None) -> Scratch | None:
     from pyspark import SparkContext
 
     return Scratch(None if log is None else log.absolute().parent) if SparkContext._gateway is None else None
+
+
+def _is_own_python() -> bool:
+    """Return whether Spark's Python is this one: PYSPARK_PYTHON may name another, or one in another environment."""
+    own, chosen = Path(sys.executable), shutil.which(os.environ.get("PYSPARK_PYTHON", sys.executable))
+    return chosen is not None and Path(chosen).parent == own.parent and own.samefile(chosen)
 
 
 def _host_workers(scratch: Scratch) -> dict[str, str]:

@@ -17,8 +17,10 @@ from millrace.cli.commands.demo.catalog import DEMOS, Demo
 from millrace.cli.commands.demo.startup_progress import StartupProgress
 from millrace.cli.main import app
 from millrace.clients.kafka.cluster import Cluster
+from millrace.engine.session import session
 from millrace.errors import MillraceError
 from millrace.feeds.base.api import FEEDS
+from millrace.pipeline.plan import make_plan
 from millrace.services import kafka
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.query_status import RunStatus
@@ -57,6 +59,16 @@ def test_a_kafka_that_cannot_be_used_is_told_before_anything_starts(
     with pytest.raises(MillraceError, match=address):
         app(["demo", "wordcount", "--for", "1s", "--kafka", address], standalone_mode=False)
     assert not list(tmp_path.iterdir())
+
+
+def test_python_processes_of_a_demo_are_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: dict[str, object] = {}
+    monkeypatch.setattr(session, "open_session", lambda *_, **options: opened.update(options))
+    monkeypatch.setattr(session, "close_session", lambda *_, **__: None)
+    plan = make_plan(load_sound(str(DEMOS["wordcount"].file)))
+    with command._spark(plan, tmp_path, StartupProgress(RunStatus(), Channels())) as opening:
+        opening.result(60)
+    assert opened["forks_workers"] is True
 
 
 @pytest.mark.long

@@ -138,7 +138,13 @@ def _spark(plan: Plan, state: Path, progress: StartupProgress) -> AbstractContex
 
     def open_spark() -> SparkSession:
         with progress.step("Spark is starting", "Spark is up"):
-            return open_session(plan.pipeline.name, master=None, settings=SMALL_BATCHES, log=state / "spark.log")
+            return open_session(
+                plan.pipeline.name,
+                master=None,
+                settings=SMALL_BATCHES,
+                log=state / "spark.log",
+                forks_workers=True,
+            )
 
     return open_in_background(open_spark)
 
