@@ -9,22 +9,28 @@ import time
 from millrace.telemetry.measurements import Measurements, ProcessMeter
 
 _HOST_OF_A_BUSY_WORKER = """
-import os, sys
-worker = os.fork()
-while not worker:
-    pass
+import os, signal, sys
+workers = []
+for busy in (True, False):
+    workers.append(os.fork())
+    while not workers[-1]:
+        busy or signal.pause()
+print("started", flush=True)
 sys.stdin.read()
-os.kill(worker, 9)
-os.wait()
+for worker in workers:
+    os.kill(worker, 9)
+    os.wait()
 """
 
 
 def test_workers_that_the_worker_host_forked_count_as_sparks() -> None:
-    """Spark's own processes do not contain them: they are no children of the JVM."""
+    """They are no children of the JVM, and have the command of the host: one that is idle must not stand for all."""
     measurements = Measurements()
     meter = ProcessMeter(measurements)
     command = [sys.executable, "-c", _HOST_OF_A_BUSY_WORKER, "millrace.engine.session.worker_host"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as host:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
+        assert host.stdout
+        assert host.stdout.readline()
         deadline = time.monotonic() + 60
         while (measurements.usage.cpu or 0) < 0.2:
             assert time.monotonic() < deadline, measurements.usage

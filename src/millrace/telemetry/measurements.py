@@ -97,7 +97,10 @@ class ProcessMeter:
         if len(self._roots) < len((_JVM, _WORKER_HOST)):
             for child in self._own.children(recursive=True):
                 with suppress(psutil.Error):
-                    self._roots |= {program: child for program in (_JVM, _WORKER_HOST) if program in child.cmdline()}
+                    command = child.cmdline()
+                    for program in (_JVM, _WORKER_HOST):
+                        if program in command:  # a fork has the command of its parent, which comes first
+                            self._roots.setdefault(program, child)
 
     def _cpu_of_spark(self) -> float:
         """Return the use by the JVM and the Python workers, which it or the worker host has started."""
