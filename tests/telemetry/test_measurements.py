@@ -6,8 +6,11 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from millrace.telemetry.measurements import Measurements, ProcessMeter
 
+_HOST = "the worker host of this test"
 _HOST_OF_A_BUSY_WORKER = """
 import os, signal, sys
 workers = []
@@ -23,11 +26,12 @@ for worker in workers:
 """
 
 
-def test_workers_that_the_worker_host_forked_count_as_sparks() -> None:
+def test_workers_that_the_worker_host_forked_count_as_sparks(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are no children of the JVM, and have the command of the host: one that is idle must not stand for all."""
+    monkeypatch.setattr("millrace.telemetry.measurements._WORKER_HOST", _HOST)  # the Spark of other tests has one, too
     measurements = Measurements()
     meter = ProcessMeter(measurements)
-    command = [sys.executable, "-c", _HOST_OF_A_BUSY_WORKER, "millrace.engine.session.worker_host"]
+    command = [sys.executable, "-c", _HOST_OF_A_BUSY_WORKER, _HOST]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
         assert host.stdout
         assert host.stdout.readline()
