@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _MAX_RECORDS_PER_DEAD_LETTER_BATCH = 100_000
 """For a query that only writes dead letters: a run may end before it has read everything."""
+_UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 VIEWS = threading.Lock()
 """Held while frames get names and a query is analysed: names belong to the whole session."""
 
@@ -341,7 +342,9 @@ def _without_sink(frame: DataFrame, query: Query) -> DataFrame:
 
 
 def require_supported(frame: DataFrame, mode: str) -> None:
-    """Raise Spark's exception if a stream cannot do what a table wants of it."""
+    """Raise Spark's exception if a stream cannot do what a table wants of it, unless a setting allows it."""
+    if str(frame.sparkSession.conf.get(_UNSUPPORTED_CHECK)).lower() == "false":
+        return
     spark: Any = frame.sparkSession._jvm.org.apache.spark.sql
     output_mode = getattr(spark.streaming.OutputMode, mode.capitalize())()
     checker = spark.catalyst.analysis.UnsupportedOperationChecker
