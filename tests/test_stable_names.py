@@ -512,7 +512,17 @@ def test_files_of_the_state(tmp_path: Path) -> None:
     assert keys_of(state / "ran/popular.json") == ["ran", "version"]
     (ran,) = json.loads((state / "ran/popular.json").read_text("utf-8"))["ran"]
     assert sorted(ran) == ["after", "found", "said"]
-    assert sorted(ran["said"]) == ["certain", "mode", "sinks", "sources", "steps", "table", "tables", "trigger"]
+    assert sorted(ran["said"]) == [
+        "certain",
+        "mode",
+        "offsets",
+        "sinks",
+        "sources",
+        "steps",
+        "table",
+        "tables",
+        "trigger",
+    ]
     (sink,) = (state / "sinks").iterdir()
     assert keys_of(sink) == ["at", "batch", "ledger", "query", "read", "tasks"]
     assert keys_of(state / "cassandra/popular@shop.popular.json") == ["batches", "query"]
@@ -613,7 +623,7 @@ def test_entry_points() -> None:
 
 
 def test_keys_of_a_pipeline() -> None:
-    assert KEYS == ("name", "trigger", "sources", "tables", "sinks", "panels")
+    assert KEYS == ("name", "trigger", "include", "sources", "tables", "sinks", "panels")
     assert GENERAL == ("from", "mode", "trigger", "watermark", "static")
     assert MODES == ("append", "update", "complete")
 

@@ -20,7 +20,7 @@ def conditions() -> set[str]:
     """Every condition in the rules, the loader and the connectors."""
     rules = [
         *(SOURCE / "pipeline/checks").glob("*.py"),
-        *(SOURCE / f"pipeline/loading/{name}.py" for name in ("yaml_document", "yaml_values", "yaml")),
+        *(SOURCE / f"pipeline/loading/{name}.py" for name in ("yaml_document", "yaml_values", "yaml", "yaml_include")),
     ]
     found = {name for path in rules for name in CONDITION.findall(path.read_text("utf-8"))}
     others = [
@@ -47,6 +47,9 @@ def test_the_examples_of_a_page_are_sound(kind: str, name: str, pipeline: str, t
     blocks = re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)
     assert blocks
     for number, block in enumerate(blocks):
-        file = tmp_path / f"example{number}.{'py' if kind == 'python' else kind}"
+        named = re.match(r"# (\S+)\n", block)  # a file of a project
+        file = tmp_path / (named[1] if named else f"example{number}.{'py' if kind == 'python' else kind}")
+        file.parent.mkdir(exist_ok=True)
         file.write_text(block)
-        assert load_sound(str(file)).name == pipeline
+        if "sinks:" in block or "Pipeline(" in block:
+            assert load_sound(str(file)).name == (file.stem if named else pipeline)
