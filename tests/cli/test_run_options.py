@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from millrace.pipeline.loading import load
 from millrace.pipeline.plan import Plan, make_plan
 from millrace.telemetry.alerts import Alert, Limits
 from millrace.telemetry.query_status import RunStatus
+
+Run = Callable[..., Any]
 
 PIPELINE = """
 name: ticks
@@ -43,3 +47,10 @@ def test_an_error_that_ends_a_run_is_told(plan: Plan, error: Exception, why: str
         raise error
     assert [(one.pipeline, one.what) for one in told] == [("ticks", "gave-up")]
     assert why in told[0].why
+
+
+def test_windows_are_flushed_only_where_everything_is_read(offline_run: Run, plan: Plan) -> None:
+    del plan  # whose file it is
+    error = offline_run("run", "ticks.yaml", "--flush", code=2).err
+    assert "error[option.invalid]: --flush ends event time" in error
+    assert "--until-caught-up" in error

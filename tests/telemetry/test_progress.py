@@ -106,3 +106,8 @@ def test_how_late_the_oldest_row_was() -> None:
     assert told().late_by_ms == 0
     assert told(eventTime=watermark | {"min": "2026-11-16T01:51:04.086Z"}).late_by_ms == 10_200
     assert told(eventTime=watermark | {"min": "2026-11-16T01:52:04.086Z"}).late_by_ms == 0
+
+
+def test_the_end_of_event_time_is_no_watermark_to_show() -> None:
+    assert told(eventTime={"watermark": "9999-12-31T23:59:59.999Z"}).watermark is None
+    assert told(eventTime={"watermark": "9999-12-31T23:59:59.998Z"}).watermark is not None

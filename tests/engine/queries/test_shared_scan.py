@@ -31,10 +31,7 @@ JOIN = "SELECT a.n FROM {0} a JOIN {0} b ON a.n = b.n + 1 AND a.at = b.at + INTE
 def test_one_use_of_a_source_is_one_read(
     tmp_path: Path, cluster: Cluster, topic: str, lane: str, run_pipeline: Callable[..., RunStatus]
 ) -> None:
-    producer = Producer(cluster, topic)
-    rows = [{"n": n, "at": f"2026-05-04T12:00:{n:02}Z"} for n in range(RECORDS)]
-    producer.send([Record(json.dumps(row).encode()) for row in rows])
-    producer.close()
+    send(cluster, topic, range(RECORDS))
     pipeline = mr.Pipeline("shared")
     pipeline.source("numbers", mr.kafka(topic, schema="n int, at timestamp"), watermark=("at", "10 seconds"))
     tables = {
@@ -60,6 +57,20 @@ def test_one_use_of_a_source_is_one_read(
     expected = sorted([*range(0, RECORDS, 2), *range(0, RECORDS, 3)])
     assert written("twice") == written("inlined") == written("once") == expected
     assert written("joined") == list(range(1, RECORDS))
+    send(cluster, topic, range(RECORDS, RECORDS + 4))
+    run_status = run_pipeline(pipeline, state=tmp_path / "state")
+    assert {query.query: query.rows for query in run_status.queries()} == {name: 4 * scans[name] for name in tables}
+    expected = sorted([*range(0, RECORDS + 4, 2), *range(0, RECORDS + 4, 3)])
+    assert written("twice") == written("inlined") == written("once") == expected
+    assert written("joined") == list(range(1, RECORDS + 4))
+
+
+def send(cluster: Cluster, topic: str, numbers: range) -> None:
+    """Put a record a second into a topic."""
+    producer = Producer(cluster, topic)
+    rows = [{"n": n, "at": f"2026-05-04T12:00:{n:02}Z"} for n in numbers]
+    producer.send([Record(json.dumps(row).encode()) for row in rows])
+    producer.close()
 
 
 def offsets(state: Path, query: str) -> int:
