@@ -247,6 +247,7 @@ def _flush(supervisor: Supervisor, queries: Sequence[Query], stop: threading.Eve
             what = f"the last windows of query {query.name!r} are not written: its source cannot be read again"
             builder.context.notify(what)
         elif plan_last_batch(builder.checkpoint(query), watermarked=has_watermark(builder.pipeline, query)):
+            builder.context.notify(f"query {query.name!r} writes its last windows, and does not resume after that")
             supervisor.start_last_batch(replace(query, trigger=LAST_BATCH))
     supervisor.wait(None, stop)
 
