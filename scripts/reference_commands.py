@@ -115,7 +115,7 @@ def _section(command: Command) -> Iterator[str]:
     if command.parameters:
         yield "| | what it says | default |\n| --- | --- | --- |"
         for one in command.parameters:
-            yield f"| `{one.written}` | {_cell(one.help)} | {_cell(one.default)} |"
+            yield f"| `{_cell(one.written)}` | {_cell(one.help)} | {_cell(one.default)} |"
         yield ""
 
 

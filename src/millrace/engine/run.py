@@ -243,6 +243,7 @@ def _flush(supervisor: Supervisor, queries: Sequence[Query], stop: threading.Eve
     for query in queries:
         if query.trigger == LAST_BATCH or not emits_at_end(builder.pipeline, query):
             continue
+        builder.context.lock.check()  # what is planned now is in the checkpoint
         if not builder.rereads(query):
             what = f"the last windows of query {query.name!r} are not written: its source cannot be read again"
             builder.context.notify(what)
