@@ -41,6 +41,7 @@ def option(
     shown_default: str | None = None,
     aliases: Sequence[str] = (),
     value_aliases: Mapping[str, str] | None = None,
+    columns: bool = False,
 ) -> Any:
     """A field that the user may set: `--name` of a feed, a key of a source or a sink; by position with `argument`.
 
@@ -50,6 +51,8 @@ def option(
 
     `aliases` are deprecated names of a connector's option, and `value_aliases` maps deprecated values to current ones.
     They are still accepted, with a warning from `check` and `run`; no schema and no reference page lists them.
+
+    `columns` says that the value names columns of a sink's table: `check` reports those that the table does not have.
     """
     metadata = {
         "help": help,
@@ -63,6 +66,7 @@ def option(
         "shown_default": shown_default,
         "aliases": tuple(aliases),
         "value_aliases": dict(value_aliases or {}),
+        "columns": columns,
     }
     if rest:
         return field(default_factory=dict, metadata=metadata)

@@ -216,7 +216,7 @@ class FilesSink(Sink):
 
     path: str = option(help="The folder.", argument=True, parse=os.path.expanduser)
     format: str = option("parquet", "How rows are written.", choices=_FORMATS)
-    partition_by: tuple[str, ...] = option((), "A folder for each value of these columns.")
+    partition_by: tuple[str, ...] = option((), "A folder for each value of these columns.", columns=True)
     header: bool = option(False, "For csv: names of the columns in the first line.")
     options: Mapping[str, Any] | None = option(None, "More options of Spark's writer, as {compression: zstd}.")
 

@@ -115,7 +115,7 @@ class MemorySink(Sink):
     transient: ClassVar[bool] = True
 
     name: str | None = option(None, "The table's name.", argument=True, shown_default="the pipeline's table's")
-    key: tuple[str, ...] = option((), "In update mode: columns whose newest row replaces the one before.")
+    key: tuple[str, ...] = option((), "In update mode: columns whose newest row replaces the one before.", columns=True)
     rows: int = option(1_000_000, "About how many rows are kept, the newest.", least=1)
 
     def resources(self, table: str) -> tuple[str, ...]:

@@ -61,6 +61,10 @@ class Facts:
     """Whether a sink may be added to a query that has run before."""
     letters: bool = False
     """Whether what a source cannot decode is kept as dead letters."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """The columns of its table that a sink's options name: the option and the column."""
+    unkeyed: bool = False
+    """Whether a sink writes records without a key, and readers need one to tell which row an update replaces."""
     deprecated: tuple[OptionMistake, ...] = ()
     """Notices about deprecated names and values of options, which still work."""
 

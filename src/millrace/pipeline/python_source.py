@@ -12,6 +12,8 @@ from millrace.errors import SourceLocation
 from millrace.limited_files import read_limited
 from millrace.pipeline.sql import blank_lines
 
+_DURATIONS = ("windowDuration", "slideDuration", "gapDuration", "delayThreshold")
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Marks = tuple[int, ...] | None
 
@@ -48,6 +50,23 @@ def literal_keywords(at: SourceLocation) -> Iterator[tuple[str, str, SourceLocat
         for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
             if isinstance(key, ast.Constant) and (text := _text(value)):
                 yield str(key.value), text, SourceLocation(at.file, key.lineno)
+
+
+def called_with_texts(
+    function: Callable[..., Any], names: tuple[str, ...]
+) -> Iterator[tuple[str, list[str], SourceLocation]]:
+    """The calls in a function whose arguments after the first are plain texts: name, texts, place."""
+    tree = function_tree(function)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Call) and (name := _called(node)) in names:
+            arguments = [*node.args[1:], *(keyword.value for keyword in node.keywords if keyword.arg in _DURATIONS)]
+            texts = [_text(argument) for argument in arguments]
+            if texts and all(texts):
+                yield name, texts, SourceLocation(function.__code__.co_filename, node.lineno)
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _place_of(file: str, within: list[Any], text: str) -> tuple[SourceLocation | None, Marks]:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from os.path import commonprefix
@@ -14,6 +15,8 @@ from typing import Any
 
 from millrace.errors import InvalidSql
 
+_CALL = "millrace_call"
+_INTERVAL = "millrace_interval"
 _NOT_AFTER_A_COMMA = ("COMMA", "FROM", "WHERE", "GROUP_BY", "ORDER_BY", "R_PAREN")
 
 
@@ -21,18 +24,19 @@ _NOT_AFTER_A_COMMA = ("COMMA", "FROM", "WHERE", "GROUP_BY", "ORDER_BY", "R_PAREN
 def parsed(text: str) -> Any:
     """The syntax tree of one SELECT (sqlglot's, in Spark's dialect), for those who only look at it."""
     from sqlglot import errors, exp
-    from sqlglot.dialects.spark import Spark
 
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         tokens = _tokens(text)
         with _deeper():
-            trees = [tree for tree in Spark().parser().parse(tokens, text) if tree is not None]
+            trees = [tree for tree in _parser().parse(tokens, text) if tree is not None]
         _refuse_stray_commas(tokens)
     except InvalidSql:
         raise
     except errors.ParseError as error:
-        raise _mistake(error.errors[0] if error.errors else {}, str(error)) from None
+        mistake = _mistake(error.errors[0] if error.errors else {}, str(error))
+        mistake.hint = mistake.hint or _other_dialect_hint(tokens)
+        raise mistake from None
     except errors.TokenError as error:
         raise _unfinished(error, text) from None
     except RecursionError:
@@ -46,12 +50,73 @@ def parsed(text: str) -> Any:
     return trees[0]
 
 
+@dataclass(frozen=True)
+class Call:
+    """A function as it is called: its name as it is written, and where it stands in the SQL."""
+
+    name: str
+    line: int
+    column: int
+
+
+def call_of(node: Any) -> Call | None:
+    """The call that a node of the syntax tree was made from; the parser itself gives many functions other names."""
+    call = node.meta.get(_CALL)
+    return call if isinstance(call, Call) else None
+
+
+def interval_text(node: Any) -> str | None:
+    """The text in quotes of an INTERVAL as it is written, of which the parser takes as much as it knows."""
+    text = node.meta.get(_INTERVAL)
+    return text if isinstance(text, str) else None
+
+
+@lru_cache(maxsize=1)
+def _parser_class() -> type[Any]:
+    from sqlglot import TokenType, exp
+    from sqlglot.dialects.spark import Spark
+
+    around = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup, exp.HavingMax)
+
+    base: Any = Spark.parser_class
+
+    class Parser(base):  # type: ignore[misc]
+        """Spark's parser, which remembers the names of functions and the texts of intervals."""
+
+        def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
+            token, following = self._curr, self._next
+            node = called = super()._parse_function_call(*args, **kwargs)
+            while isinstance(called, around):
+                called = called.this
+            if called is not None and following is not None and following.text == "(" and _CALL not in called.meta:
+                called.meta[_CALL] = Call(token.text, token.line, token.col - len(token.text) + 1)
+            return node
+
+        def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
+            text = self._next if self._curr is not None and self._curr.text.upper() == "INTERVAL" else None
+            node = first = super()._parse_interval(*args, **kwargs)
+            while isinstance(first, exp.Add):
+                first = first.this
+            if isinstance(first, exp.Interval) and text is not None and text.token_type == TokenType.STRING:
+                first.meta[_INTERVAL] = text.text
+            return node
+
+    return Parser
+
+
+def _parser() -> Any:
+    from sqlglot.dialects.spark import Spark
+
+    return _parser_class()(dialect=Spark())
+
+
 def tables_read(text: str) -> tuple[str, ...]:
     """The names that a query reads, in order of appearance, without those it defines itself."""
     from sqlglot import exp
 
     tables = sorted(parsed(text).find_all(exp.Table), key=lambda table: table.this.meta.get("start", 0))
-    names = [table.name for table in tables if table.name and not table.db and defined_by(table) is None]
+    named = (table for table in tables if isinstance(table.this, exp.Identifier))  # the others are functions
+    names = [table.name for table in named if table.name and not table.db and defined_by(table) is None]
     first = {name.lower(): name for name in reversed(names)}
     return tuple(dict.fromkeys(first[name.lower()] for name in names))
 
@@ -107,6 +172,24 @@ def _mistake(about: dict[str, Any], otherwise: str) -> InvalidSql:
     mistake.line = about.get("line") or 1
     mistake.column = max((about.get("col") or 1) - len(str(at or "")) + 1, 1)
     return mistake
+
+
+_WINDOW_TABLE_HINT = (
+    "Spark has no TABLE(TUMBLE(…)): write SELECT window(at, '1 minute') AS w, … FROM … GROUP BY 1, "
+    "and window(at, '10 minutes', '1 minute') for HOP"
+)
+
+
+def _other_dialect_hint(tokens: list[Any]) -> str | None:
+    """What to write instead of a form that only another streaming SQL has."""
+    words = {token.text.upper() for token in tokens}
+    if words & {"TUMBLE", "HOP", "CUMULATE", "DESCRIPTOR"}:
+        return _WINDOW_TABLE_HINT
+    if {"MATCH_RECOGNIZE"} & words:
+        return "Spark has no MATCH_RECOGNIZE: keep the state in a Python table with transformWithStateInPandas"
+    if {"EMIT", "CHANGES"} <= words:
+        return "leave EMIT CHANGES out: the sink's mode says when a row is written, as mode: update"
+    return None
 
 
 def _unfinished(error: Exception, text: str) -> InvalidSql:

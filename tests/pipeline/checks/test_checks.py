@@ -71,7 +71,7 @@ def test_a_sound_pipeline_has_no_problems(told: Told) -> None:
         ("SELECT * FROM a", "console: , mode: apend", ["mode.unknown:0"]),
         ("SELECT * FROM a", "files: out, mode: update", ["mode.sink:0"]),
         (
-            "SELECT session_window(at, '5m') AS w, tag, count(*) AS n FROM b GROUP BY 1, 2",
+            "SELECT session_window(at, '5 minutes') AS w, tag, count(*) AS n FROM b GROUP BY 1, 2",
             "console: , mode: update",
             ["mode.session:0"],
         ),

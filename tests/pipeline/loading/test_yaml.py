@@ -285,3 +285,12 @@ def test_the_connector_is_a_known_name_or_the_first_that_is_no_general_word(
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="cannot read"):
         load_yaml(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    ["tables:\n  t: {sql: SELECT id, f(id, 1) FROM a}", "tables: {t: SELECT id, f(id, 1) FROM a, u: SELECT 1 FROM a}"],
+)
+def test_sql_whose_commas_yaml_takes_is_one_error(told: Callable[..., list[str]], tables: str) -> None:
+    found = told(f"name: p\nsources: {{a: {{kafka: a}}}}\n{tables}\nsinks: [{{from: t, console: }}]")
+    assert [one.split(":")[0] for one in found if not one.startswith("table.unused")] == ["sql.comma"]

@@ -353,6 +353,8 @@ class Sink(ABC):
     """Whether no other sink may write to what it touches."""
     midway: ClassVar[bool] = True
     """Whether its first batch may be a later one of its query; if not, it cannot be added to one that has run."""
+    updates_by_key: ClassVar[bool] = False
+    """Whether readers find the newest version of an updated row by the option `key` only."""
     transient: ClassVar[bool] = False
     """Whether what it writes is only looked at while it runs: a replay does without."""
 

@@ -81,7 +81,16 @@ def sink_facts(connection: Connection, table: str) -> Facts:
         resumes=writer.resumes,
         midway=writer.midway,
         deprecated=deprecated,
+        columns=tuple(_columns_named(writer)),
+        unkeyed=writer.updates_by_key and not getattr(writer, "key", ()),
     )
+
+
+def _columns_named(writer: Sink) -> Iterator[tuple[str, str]]:
+    """The columns of its table that a sink's options name, each with the option."""
+    for field in dataclasses.fields(writer):
+        value = getattr(writer, field.name) if field.metadata.get("columns") else None
+        yield from ((field.name, name) for name in ((value,) if isinstance(value, str) else value or ()))
 
 
 CONNECTORS = Connectors(source_facts, sink_facts)

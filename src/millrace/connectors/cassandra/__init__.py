@@ -108,7 +108,9 @@ class CassandraSink(Sink):
 
     table: str = option(help="keyspace.table", argument=True)
     create: bool = option(False, "Make the keyspace and the table if they are missing; then key is needed.")
-    key: tuple[str, ...] = option((), "The columns of the partition key.", shown_default="the table's own")
+    key: tuple[str, ...] = option(
+        (), "The columns of the partition key.", shown_default="the table's own", columns=True
+    )
     clustering: tuple[str, ...] = option((), "The clustering columns, in order; `time desc` for the newest first.")
     replication: int | Mapping[str, Any] | None = option(
         None,

@@ -91,14 +91,15 @@ class KafkaSink(Sink):
 
     realtime: ClassVar[bool] = True
     continuous: ClassVar[bool] = True
+    updates_by_key: ClassVar[bool] = True
 
     topic: str = option("", "The topic.", argument=True)
-    key: tuple[str, ...] = option((), "The column that is the record's key, or several.")
+    key: tuple[str, ...] = option((), "The column that is the record's key, or several.", columns=True)
     format: str = option("json", "How the value is written.", choices=("json", "csv", "text", "raw", "avro"))
-    value: tuple[str, ...] = option((), "The columns that make the value.", shown_default="all")
-    topic_column: str | None = option(None, "A column that names each record's topic.")
-    partition: str | None = option(None, "A column that gives each record's partition.")
-    headers: str | None = option(None, "A column of headers: array<struct<key: string, value: binary>>.")
+    value: tuple[str, ...] = option((), "The columns that make the value.", shown_default="all", columns=True)
+    topic_column: str | None = option(None, "A column that names each record's topic.", columns=True)
+    partition: str | None = option(None, "A column that gives each record's partition.", columns=True)
+    headers: str | None = option(None, "A column of headers: array<struct<key: string, value: binary>>.", columns=True)
     guarantee: str = option(
         "exactly-once",
         "Whether rows go in transactions, or by Spark's own sink, which may write a batch twice after a crash.",

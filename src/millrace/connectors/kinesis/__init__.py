@@ -132,9 +132,11 @@ class KinesisSink(KinesisAccess, Sink):
     )
 
     name: str = option(help="The stream.", argument=True)
-    key: tuple[str, ...] = option((), "The column that is the partition key, or several.", shown_default="by chance")
+    key: tuple[str, ...] = option(
+        (), "The column that is the partition key, or several.", shown_default="by chance", columns=True
+    )
     format: str = option("json", "How the record is written.", choices=("json", "csv", "text", "raw"))
-    value: tuple[str, ...] = option((), "The columns that make the record.", shown_default="all")
+    value: tuple[str, ...] = option((), "The columns that make the record.", shown_default="all", columns=True)
     largest: int = option(1024 * 1024, "Bytes that the stream takes in a record, with its key.", least=1)
 
     def mistakes(self) -> Iterator[OptionMistake]:

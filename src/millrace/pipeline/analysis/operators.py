@@ -44,6 +44,8 @@ class Operator:
     """The keys of its state as normalized SQL; None if they are not known."""
     values: tuple[str, ...] | None = None
     """The values of its state for each key: the aggregates in their order."""
+    hint: str = ""
+    """What to write instead, with the user's own names."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from millrace.pipeline.analysis.operators import (
     join_operator_kind,
     merged_plan,
 )
+from millrace.pipeline.analysis.streaming_forms import distinct_form, over_form, top_form
 from millrace.pipeline.model import TableDef
 from millrace.pipeline.sql import defined_by, parsed
 
@@ -251,6 +252,15 @@ def sql_plan(table: TableDef, inputs: Mapping[str, StreamPlan]) -> StreamPlan:
         return UNKNOWN
 
 
+def location(table: TableDef, node: Any) -> SourceLocation:
+    """The line of the user's file where a part of the SQL stands."""
+    for part in node.walk():
+        if "line" in part.meta:
+            length = part.meta.get("end", 0) - part.meta.get("start", 0)
+            return table.sql_line(part.meta["line"], max(part.meta.get("col", 1) - length, 1))
+    return table.sql_line(1)
+
+
 @dataclass
 class _From:
     """What a SELECT reads, by the names that its columns may be written with."""
@@ -273,16 +283,8 @@ class _Analysis:
             return self._select(node)
         return STATIC
 
-    def place(self, node: Any) -> SourceLocation:
-        """The line of the user's file where a part of the SQL stands."""
-        for part in node.walk():
-            if "line" in part.meta:
-                length = part.meta.get("end", 0) - part.meta.get("start", 0)
-                return self.table.sql_line(part.meta["line"], max(part.meta.get("col", 1) - length, 1))
-        return self.table.sql_line(1)
-
     def operator(self, kind: str, what: str, node: Any, **more: Any) -> Operator:
-        return Operator(kind, what, self.place(node), self.table.name, **more)
+        return Operator(kind, what, location(self.table, node), self.table.name, **more)
 
     def _select(self, node: exp.Select) -> StreamPlan:
         origin = self._from(node)
@@ -301,8 +303,9 @@ class _Analysis:
             what, at = ("GROUP BY", group) if group else ("the aggregation", node.expressions[0])
             plan = plan.then(self.operator("aggregate", what, at, bounded=bounded, session=session, **state))
         for window in node.find_all(exp.Window):
-            if window.find_ancestor(exp.Select) is node:
-                plan = plan.then(self.operator("over", "OVER", window))
+            if window.find_ancestor(exp.Select) is node and window.arg_key != "windows":
+                form = over_form(window, node, plan)
+                plan = plan.then(self.operator("over", "OVER", window, hint=form))
         plan = plan.with_watermark_columns(self._carried(node, origin))
         if node.args.get("distinct"):
             columns = None if node.is_star else tuple(map(expression_text, node.expressions))
@@ -313,7 +316,8 @@ class _Analysis:
     def _operation(self, node: Any, plan: StreamPlan) -> StreamPlan:
         """Operations that are functions: an aggregate of distinct values, a row's number, the clock."""
         if isinstance(node, exp.Distinct) and isinstance(node.parent, exp.AggFunc):
-            return plan.then(self.operator("distinct", f"{node.parent.sql_name()}(DISTINCT …)", node.parent))
+            what, form = f"{node.parent.sql_name()}(DISTINCT …)", distinct_form(node.parent, node)
+            return plan.then(self.operator("distinct", what, node.parent, hint=form))
         if unknown_function(node) == "monotonically_increasing_id":
             return plan.then(self.operator("number", "monotonically_increasing_id()", node))
         if isinstance(node, exp.Explode | exp.Posexplode | exp.Inline) or unknown_function(node) in _EXPLODES:
@@ -327,7 +331,8 @@ class _Analysis:
         sorts = (("order", "sort", "ORDER BY"), ("sort", "sort", "SORT BY"), ("cluster", "sort", "CLUSTER BY"))
         for key, kind, what in (*sorts, ("limit", "limit", "LIMIT"), ("offset", "offset", "OFFSET")):
             if node.args.get(key):
-                plan = plan.then(self.operator(kind, what, node.args[key]))
+                form = top_form(node, plan) if kind in ("sort", "limit") else ""
+                plan = plan.then(self.operator(kind, what, node.args[key], hint=form))
         return plan
 
     def _from(self, node: exp.Select) -> _From:
@@ -407,7 +412,8 @@ class _Analysis:
         for expression in node.expressions:
             if expression.is_star:
                 of = getattr(expression, "table", "")
-                plan = origin.named.get(of.lower(), UNKNOWN) if of else origin.plan
+                # What is no name in FROM is a struct, whose fields carry no watermark.
+                plan = origin.named.get(of.lower(), STATIC) if of else origin.plan
                 if plan.watermark_columns is None:
                     return None
                 names |= plan.watermark_columns

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from millrace.errors import Problem
-from millrace.pipeline.checks import connections, graph, output_modes, state, tables, triggers
+from millrace.pipeline.checks import columns, connections, functions, graph, output_modes, state, tables, triggers
 from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.connector_facts import Connectors
 from millrace.pipeline.model import PipelineDef
@@ -26,6 +26,12 @@ RULES: tuple[Rule, ...] = (
     graph.static_sinks,
     tables.unparsable_sql,
     tables.other_sql_parameters,
+    functions.unknown_functions,
+    functions.expanded_calls,
+    functions.impossible_intervals,
+    columns.unknown_columns,
+    columns.unknown_sink_columns,
+    columns.updates_without_key,
     connections.connector_mistakes,
     output_modes.unknown_mode,
     output_modes.mode_of_sink,

@@ -10,17 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from millrace.errors import InvalidSql
+from millrace.errors import Problem
+from millrace.pipeline.analysis.columns import UNKNOWN_RELATION, Column, Relation, relation_of
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator, StreamPlan
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.connector_facts import Connectors, Facts
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger
 from millrace.pipeline.schema import Decimal, Simple, Type
-from millrace.pipeline.sql import parsed
 
 _NUMBER_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double")
 _TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
-_WINDOW_FUNCTIONS = ("window", "session_window")
+_WITH_OTHER_COLUMNS = ("files",)
+"""Static sources whose rows may have more columns than the schema: those that the names of folders hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +33,18 @@ class KnownColumn:
     spark: str = ""
 
 
-def _columns_of_sql(sql: str) -> list[KnownColumn] | None:
-    """Return the columns of a query; None if only Spark knows the name of one of them."""
-    from sqlglot import exp
-
-    try:
-        selected = parsed(sql).selects
-    except InvalidSql:
-        return None
-    for column in selected:
-        is_window = isinstance(column, exp.Anonymous) and column.name.lower() in _WINDOW_FUNCTIONS
-        has_name = is_window or isinstance(column, exp.Alias | exp.Column | exp.Dot)
-        if column.is_star or not column.alias_or_name or not has_name:
-            return None
-    return [KnownColumn(column.alias_or_name) for column in selected]
-
-
 def _type(kind: Type) -> str:
     if isinstance(kind, Decimal):
         return "number"
     name = kind.name if isinstance(kind, Simple) else ""
     return "number" if name in _NUMBER_TYPES else "time" if name in _TIME_TYPES else "other"
+
+
+def _known(column: Column) -> KnownColumn:
+    kind = column.type
+    if isinstance(kind, Simple | Decimal):
+        return KnownColumn(column.name or "", _type(kind), kind.ddl())
+    return KnownColumn(column.name or "")
 
 
 class CheckContext:
@@ -83,7 +75,37 @@ class CheckContext:
             if schema is None:
                 return None
             return [KnownColumn(field.name, _type(field.type), field.type.ddl()) for field in schema.fields]
-        return _columns_of_sql(element.sql) if element.sql else None
+        relation = self.relation(element.name)
+        known = [_known(column) for column in relation.columns if column.name]
+        return known if not relation.open and len(known) == len(relation.columns) else None
+
+    def relation(self, name: str) -> Relation:
+        """Return the columns of a source or a table, as far as they are known without Spark."""
+        return self._relations[0].get(name.lower(), UNKNOWN_RELATION)
+
+    @property
+    def column_problems(self) -> list[Problem]:
+        """Return the names in SQL that stand for no column of what is read."""
+        return self._relations[1]
+
+    @cached_property
+    def _relations(self) -> tuple[dict[str, Relation], list[Problem]]:
+        from millrace.pipeline.analysis.resolution import resolved
+
+        relations: dict[str, Relation] = {}
+        problems: list[Problem] = []
+        for name in self.pipeline.upstream(*(element.name for element in self.elements)):
+            table = self.pipeline.table(name)
+            source = self.pipeline.source(name)
+            if table is not None and table.sql is not None:
+                relations[name.lower()], mistakes = resolved(table, relations)
+                problems += mistakes
+            elif table is None and source is not None:
+                schema = self.source_facts(source).schema
+                relations[name.lower()] = UNKNOWN_RELATION
+                if schema is not None and not (source.static and source.connection.connector in _WITH_OTHER_COLUMNS):
+                    relations[name.lower()] = relation_of(schema)
+        return relations, problems
 
     def source_facts(self, source: SourceDef) -> Facts:
         """Return the facts about a source; none if a part of its definition could not be read."""

@@ -112,7 +112,7 @@ def chained_aggregation(context: CheckContext) -> Iterator[Problem]:
 _UNSUPPORTED = {
     "offset": ("stream.offset", "cannot be used on a stream", None),
     "over": ("stream.over", "needs all rows, and a stream has no end", "group by window(…) of an event time instead"),
-    "distinct": ("stream.distinct-aggregate", "cannot be used on a stream", "use approx_count_distinct(…)"),
+    "distinct": ("stream.distinct-aggregate", "cannot be used on a stream", "use size(collect_set(…))"),
     "pivot": ("stream.pivot", "cannot be used on a stream", "use count(*) FILTER (WHERE …) for each value"),
     "intersect": ("stream.intersect", "cannot be used on a stream", "use LEFT SEMI JOIN"),
     "except": ("stream.except", "cannot take rows away by a stream", "use a join with a time bound"),
@@ -133,7 +133,7 @@ def unsupported_operation(context: CheckContext) -> Iterator[Problem]:
     """Operations that no stream allows, whatever the mode."""
     for _, operator in context.sink_operators(*_UNSUPPORTED):
         condition, message, hint = _UNSUPPORTED[operator.kind]
-        yield Problem(condition, f"{operator.what} {message}", operator.place, hint)
+        yield Problem(condition, f"{operator.what} {message}", operator.place, operator.hint or hint)
 
 
 def sorting(context: CheckContext) -> Iterator[Problem]:
@@ -142,6 +142,7 @@ def sorting(context: CheckContext) -> Iterator[Problem]:
         if sink.mode != "complete" or not operator.after_aggregate:
             why = f"rows come without end, and {sink_name(sink)} writes in {sink.mode} mode"
             hint = "sort after an aggregation, in mode: complete; or leave it to the reader of the result"
+            hint = f"{operator.hint}; or {hint}" if operator.hint else hint
             yield Problem("stream.sort", f"{operator.what} cannot sort a stream", operator.place, hint, why)
 
 
@@ -151,10 +152,14 @@ def limiting(context: CheckContext) -> Iterator[Problem]:
         if sink.mode == "update":
             why = f"{sink_name(sink)} writes in update mode"
             message = f"{operator.what} cannot be used in update mode"
-            yield Problem("stream.limit", message, operator.place, _LIMIT_HINT, why)
+            yield Problem("stream.limit", message, operator.place, _limit_hint(operator), why)
         elif sink.mode == "append" or not operator.after_aggregate:
             message = f"{operator.what} counts from the first row ever: after that no row comes through any more"
-            yield Problem("stream.limit-ends", message, operator.place, _LIMIT_HINT, severity="warning")
+            yield Problem("stream.limit-ends", message, operator.place, _limit_hint(operator), severity="warning")
+
+
+def _limit_hint(operator: Operator) -> str:
+    return f"{operator.hint}; or {_LIMIT_HINT}" if operator.hint else _LIMIT_HINT
 
 
 def anti_joins(context: CheckContext) -> Iterator[Problem]:

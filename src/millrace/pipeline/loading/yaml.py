@@ -35,6 +35,7 @@ KEYS = ("name", "trigger", "include", "sources", "tables", "sinks", "panels")
 GENERAL = ("from", "mode", "trigger", "watermark", "static")
 """Words that every source or sink knows; of the others, one is the connector's name."""
 
+_TABLE_KEYS = ("sql", "watermark")
 _UNKNOWN_WATERMARK = model.Watermark("", 0.0)
 
 
@@ -84,7 +85,7 @@ class _Form:
             self._report("key.missing", "the pipeline has no name", place, "add name: my_pipeline")
         key, name = fields.get("name", (None, None))
         own = tuple(starmap(self._source, self._named(fields, "sources")))
-        tables = tuple(starmap(self._table, self._named(fields, "tables")))
+        tables = tuple(starmap(self._table, self._whole(self._named(fields, "tables"))))
         sinks = tuple(starmap(self._sink, self._listed(fields, "sinks")))
         panels = tuple(starmap(self._panel, self._listed(fields, "panels")))
         taken = {read.lower() for table in tables for read in table.reads}
@@ -131,13 +132,39 @@ class _Form:
         if isinstance(node, Scalar):
             return self._sql_table(key, node, what, None)
         fields = self._fields(node, what, hint="write SQL, or sql: and watermark:") or {}
-        self._refuse_unknown(fields, ("sql", "watermark"), what)
+        pieces = [name for name, (_, value) in fields.items() if name not in _TABLE_KEYS and _is_empty(value)]
+        sql = fields["sql"][1] if "sql" in fields else None
+        if pieces and isinstance(sql, Scalar) and sql.plain:
+            self._refuse_commas(key, sql, pieces, "sql")
+            return model.TableDef(key.text, (), watermark=self._watermark(fields), place=key.place)
+        self._refuse_unknown(fields, _TABLE_KEYS, what)
         watermark = self._watermark(fields)
         if "sql" in fields:
             return self._sql_table(key, fields["sql"][1], what, watermark)
         if fields:
             self._report("key.missing", f"{what} has no SQL", key.place, "add sql: SELECT …")
         return model.TableDef(key.text, (), watermark=watermark, place=key.place)
+
+    def _whole(self, tables: list[tuple[Scalar, Node]]) -> list[tuple[Scalar, Node]]:
+        """The tables without those that are pieces of the SQL before, whose commas divide it inside { }."""
+        whole: list[tuple[Scalar, Node]] = []
+        pieces: list[str] = []
+        for key, node in reversed(tables):
+            if _is_empty(node) and not key.text.isidentifier():
+                pieces.insert(0, key.text)
+                continue
+            if pieces and isinstance(node, Scalar) and node.plain:
+                self._refuse_commas(key, node, pieces, key.text)
+            whole.insert(0, (key, Fields((), node.place) if pieces else node))
+            pieces = []
+        return whole
+
+    def _refuse_commas(self, key: Scalar, node: Scalar, pieces: list[str], name: str) -> None:
+        """Report SQL in a mapping in { } whose commas are taken for those of the mapping."""
+        message = f"the SQL of table {key.text!r} ends at its first comma: inside {{ }} a comma begins the next key"
+        quoted = f'{{{name}: "{", ".join([node.text, *pieces])}"}}'
+        hint = f"put it in quotes, as {quoted}, or below {name}: | in lines of its own"
+        self._report("sql.comma", message, node.place, hint)
 
     def _sql_table(self, key: Scalar, node: Node, what: str, watermark: model.Watermark | None) -> model.TableDef:
         text = self._values.text(node, f"the SQL of {what}")

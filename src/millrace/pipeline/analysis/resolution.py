@@ -1,0 +1,288 @@
+"""The columns of a table that is written in SQL, and the names in it that stand for nothing.
+
+- `resolved` follows a query through its subqueries, CTEs, joins, unions and lateral views, from the columns of what it
+  reads to those that it gives.
+- What is not known (a Python table, a source without a schema, PIVOT) may have any column: there are no false alarms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from millrace.errors import InvalidSql, Problem
+from millrace.pipeline.analysis.columns import UNKNOWN_RELATION, Column, NotFound, Relation, Scope, field_type
+from millrace.pipeline.analysis.sql import location
+from millrace.pipeline.analysis.types import WINDOW, call_name, generated, type_of
+from millrace.pipeline.model import TableDef
+from millrace.pipeline.sql import defined_by, parsed
+
+_WINDOWS = ("window", "session_window")
+_OUTPUT_CLAUSES = ("having", "qualify", "order", "sort", "cluster", "distribute")
+_WHERE_HINT = "an alias of the SELECT list is not known in WHERE: write its expression, or filter around the query"
+
+
+def resolved(table: TableDef, inputs: Mapping[str, Relation]) -> tuple[Relation, list[Problem]]:
+    """Return the columns of a table's SQL and the names that stand for nothing; `inputs` are by name in lower case."""
+    resolver = _Resolver(table, inputs)
+    try:
+        relation = resolver.query(parsed(table.sql or ""), None)
+    except (InvalidSql, RecursionError):
+        return UNKNOWN_RELATION, []
+    return relation, resolver.problems
+
+
+class _Resolver:
+    def __init__(self, table: TableDef, inputs: Mapping[str, Relation]) -> None:
+        self.table, self.inputs = table, inputs
+        self.problems: list[Problem] = []
+        self._parts: dict[int, Relation] = {}
+
+    def query(self, node: Any, outer: Scope | None) -> Relation:
+        """Return the columns of a query; `outer` is what a subquery in an expression may name besides its own."""
+        with_ = node.args.get("with_")
+        for part in with_.expressions if with_ else ():
+            self._part(part)
+        if isinstance(node, exp.Subquery):
+            relation = self._around(node, outer)
+        elif isinstance(node, exp.SetOperation):
+            relation = self._combined(node, outer)
+        elif isinstance(node, exp.Select):
+            return self._select(node, outer)
+        else:
+            relation = UNKNOWN_RELATION
+        scope = Scope(outer)
+        scope.add("", relation)
+        for key in _OUTPUT_CLAUSES:
+            self._visit(node.args.get(key), scope)
+        return relation
+
+    def _around(self, node: exp.Subquery, outer: Scope | None) -> Relation:
+        """Return the columns of what stands in brackets: a query, a table or joined tables."""
+        if isinstance(node.this, exp.Query) and not node.args.get("joins"):
+            return self.query(node.this, outer)
+        return UNKNOWN_RELATION
+
+    def _combined(self, node: exp.SetOperation, outer: Scope | None) -> Relation:
+        left, right = self.query(node.this, outer), self.query(node.expression, outer)
+        if node.args.get("by_name"):
+            others = [column for column in right.columns if column.name and not left.named(column.name)]
+            return Relation((*left.copy().columns, *others), left.open or right.open)
+        same_number = len(left.columns) == len(right.columns) and not (left.open or right.open)
+        pairs = zip(left.columns, right.columns, strict=True) if same_number else ((one, one) for one in left.columns)
+        columns = (Column(one.name, one.type if one.type == other.type else None) for one, other in pairs)
+        return Relation(tuple(columns), left.open)
+
+    def _select(self, node: exp.Select, outer: Scope | None) -> Relation:
+        scope = self._from(node, outer)
+        scope.aliases.update(self._windows(node))
+        columns: list[Column] = []
+        is_open = False
+        for expression in node.expressions:
+            self._visit(expression, scope, aliases=True)
+            relation = self._output(expression, scope)
+            columns += relation.columns
+            is_open = is_open or relation.open
+            if not expression.is_star:
+                scope.aliases.update({column.name.lower(): column for column in relation.columns if column.name})
+        self._visit(node.args.get("where"), scope)
+        self._visit(node.args.get("group"), scope, aliases=True)
+        for key in _OUTPUT_CLAUSES:
+            self._visit(node.args.get(key), scope, aliases=True, aliases_first=True)
+        for window in node.args.get("windows") or ():
+            self._visit(window, scope, aliases=True)
+        return Relation(tuple(columns), is_open)
+
+    def _windows(self, node: exp.Select) -> Iterator[tuple[str, Column]]:
+        """Yield the columns that `GROUP BY window(…)` adds to what the SELECT list may name."""
+        for clause in (*node.expressions, node.args.get("group")):
+            for part in clause.walk() if clause else ():
+                if (name := call_name(part)) in _WINDOWS:
+                    yield name, Column(name, WINDOW)
+
+    def _from(self, node: exp.Select, outer: Scope | None) -> Scope:
+        scope = Scope(outer)
+        start = node.args.get("from_")
+        if start is not None:
+            self._add(scope, start.this)
+            for join in start.this.args.get("joins") or ():
+                self._join(scope, join)
+        for join in node.args.get("joins") or ():
+            self._join(scope, join)
+        for lateral in node.args.get("laterals") or ():
+            self._lateral(scope, lateral)
+        return scope
+
+    def _add(self, scope: Scope, node: Any) -> None:
+        if isinstance(node, exp.Lateral | exp.Unnest):
+            self._lateral(scope, node)
+        else:
+            scope.add(node.alias_or_name, self._relation(node, scope))
+
+    def _join(self, scope: Scope, join: exp.Join) -> None:
+        if isinstance(join.this, exp.Lateral | exp.Unnest):
+            self._lateral(scope, join.this)
+            return
+        before, names = Scope(scope.outer, dict(scope.relations), list(scope.visible), scope.open), set(scope.relations)
+        relation = self._relation(join.this, scope)
+        scope.add(join.this.alias_or_name, relation)
+        self._visit(join.args.get("on"), scope)
+        if join.args.get("using") or (join.args.get("method") or "").upper() == "NATURAL":
+            self._merge(scope, join, before, relation)
+        if (join.kind or "").upper() in ("SEMI", "ANTI"):
+            scope.relations = {name: scope.relations[name] for name in names}
+            scope.visible, scope.open = before.visible, before.open
+
+    def _merge(self, scope: Scope, join: exp.Join, left: Scope, right: Relation) -> None:
+        """Make one column of those that two sides are joined by."""
+        using = [column.name for column in join.args.get("using") or ()]
+        if not using:
+            if left.open or right.open:
+                scope.open = True
+            using = [column.name for column in left.visible if column.name and right.named(column.name)]
+        for name in using:
+            side = Relation(tuple(left.visible), left.open)
+            for relation in (side, right):
+                if not relation.named(name) and not relation.open:
+                    self._report(NotFound("column.unknown", f"USING names {name!r}, which one side lacks"), join)
+        folded = {name.lower() for name in using}
+        right_kept = (join.side or "").upper() == "RIGHT"
+        first = [*(right.columns if right_kept else left.visible)]
+        keys = [column for column in first if column.name and column.name.lower() in folded]
+        if (join.side or "").upper() == "FULL":
+            keys = [Column(column.name, column.type) for column in keys]
+        others = [
+            column for column in (*left.visible, *right.columns) if not (column.name and column.name.lower() in folded)
+        ]
+        scope.visible = [*keys, *others]
+
+    def _lateral(self, scope: Scope, node: Any) -> None:
+        """Add what a generator gives for each row: LATERAL VIEW explode(…) t AS x, LATERAL (SELECT …)."""
+        alias = node.args.get("alias")
+        names = [column.name for column in (alias.args.get("columns") or ())] if alias else []
+        inner = node.this
+        if isinstance(node, exp.Unnest) or inner is None:
+            relation = UNKNOWN_RELATION
+        elif isinstance(inner, exp.Query):
+            relation = self.query(inner, scope)
+        else:
+            self._visit(inner, scope)
+            relation = generated(inner, scope)
+        if relation.open and names:
+            relation = Relation(tuple(map(Column, names)))
+        scope.add(alias.name if alias else "", relation.copy(names))
+
+    def _relation(self, node: Any, scope: Scope) -> Relation:
+        """Return the columns of what stands in FROM or JOIN."""
+        relation = self._rows(node, scope)
+        alias = node.args.get("alias")
+        names = [column.name for column in (alias.args.get("columns") or ())] if alias else []
+        if node.args.get("pivots") or node.args.get("laterals"):
+            return UNKNOWN_RELATION
+        if relation.open and names:
+            return Relation(tuple(map(Column, names)), open=True)
+        return relation.copy(names)
+
+    def _rows(self, node: Any, scope: Scope) -> Relation:
+        if isinstance(node, exp.Subquery):
+            return self.query(node, scope.outer)
+        if isinstance(node, exp.Values):
+            count = len(node.expressions[0].expressions) if isinstance(node.expressions[0], exp.Tuple) else 1
+            return Relation(tuple(Column(f"col{number + 1}") for number in range(count)))
+        if not isinstance(node, exp.Table) or node.db:
+            return UNKNOWN_RELATION
+        if not isinstance(node.this, exp.Identifier):
+            self._visit(node.this, scope)
+            return generated(node.this, scope)
+        part = defined_by(node)
+        return self._part(part) if part is not None else self.inputs.get(node.name.lower(), UNKNOWN_RELATION)
+
+    def _part(self, part: Any) -> Relation:
+        """Return the columns of a part of WITH."""
+        if id(part) not in self._parts:
+            self._parts[id(part)] = UNKNOWN_RELATION  # for one that reads itself
+            names = [column.name for column in (part.args["alias"].args.get("columns") or ())]
+            self._parts[id(part)] = self.query(part.this, None).copy(names)
+        return self._parts[id(part)]
+
+    def _output(self, node: Any, scope: Scope) -> Relation:
+        """Return the columns that one expression of a SELECT list gives."""
+        try:
+            if isinstance(node, exp.Star):
+                removed = {column.name.lower() for column in node.args.get("except_") or ()}
+                whole = scope.star([])
+                kept = tuple(column for column in whole.columns if (column.name or "").lower() not in removed)
+                return Relation(kept, whole.open or bool(node.args.get("replace") or node.args.get("rename")))
+            if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+                return scope.star(_parts(node)[:-1])
+        except NotFound:
+            return UNKNOWN_RELATION
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
+            return UNKNOWN_RELATION
+        if isinstance(node, exp.Aliases):
+            names = [name.name for name in node.args["expressions"]]
+            relation = generated(node.this, scope)
+            return relation.copy(names) if len(relation.columns) == len(names) else Relation(tuple(map(Column, names)))
+        bare = node.unalias() if isinstance(node, exp.Alias) else node
+        relation = generated(bare, scope)
+        if not relation.open or relation.columns:
+            return relation.copy([node.alias]) if isinstance(node, exp.Alias) else relation
+        if isinstance(node, exp.Alias):
+            return Relation((Column(node.alias, type_of(bare, scope)),))
+        return self._unaliased(bare, scope)
+
+    def _unaliased(self, node: Any, scope: Scope) -> Relation:
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Column):
+            name: str | None = node.name
+            column = next((found for found in scope.visible if found.name == name and not node.table), None)
+            return Relation((column or Column(name, type_of(node, scope)),))
+        if isinstance(node, exp.Dot):
+            return Relation((Column(node.expression.name, type_of(node, scope)),))
+        if (called := call_name(node)) in (*_WINDOWS, "window_time"):
+            return Relation((Column(called, type_of(node, scope)),))
+        if isinstance(node, exp.Literal | exp.Boolean | exp.Null):
+            return UNKNOWN_RELATION
+        return Relation((Column(None, type_of(node, scope)),))
+
+    def _visit(self, node: Any, scope: Scope, *, aliases: bool = False, aliases_first: bool = False) -> None:
+        """Report the columns of an expression that do not exist, and those of the queries inside it."""
+        if node is None:
+            return
+        if isinstance(node, exp.Query):
+            self.query(node, scope)
+            return
+        try:
+            if isinstance(node, exp.Column):
+                self._column(node, scope, aliases, aliases_first)
+                return
+            for child in node.iter_expressions():
+                if not isinstance(child, exp.DataType | exp.Pivot | exp.Hint):
+                    self._visit(child, scope, aliases=aliases, aliases_first=aliases_first)
+            if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+                field_type(type_of(node.this, scope), node.expression.name, node.this.sql(dialect="spark"))
+        except NotFound as error:
+            self._report(error, node)
+
+    def _column(self, node: exp.Column, scope: Scope, aliases: bool, aliases_first: bool) -> None:
+        parts = _parts(node)
+        if isinstance(node.this, exp.Star):
+            scope.star(parts[:-1])
+            return
+        try:
+            scope.find(parts, aliases=aliases, aliases_first=aliases_first)
+        except NotFound as error:
+            if error.condition == "column.unknown" and not aliases and parts[0].lower() in scope.aliases:
+                error.hint = _WHERE_HINT
+            raise
+
+    def _report(self, error: NotFound, node: Any) -> None:
+        message = f"table {self.table.name!r}: {error.message}"
+        self.problems.append(Problem(error.condition, message, location(self.table, node), error.hint, error.why))
+
+
+def _parts(node: exp.Column) -> list[str]:
+    return [part.name for part in node.parts]

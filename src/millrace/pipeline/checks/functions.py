@@ -1,0 +1,128 @@
+"""Rules about what SQL calls: functions that Spark does not have, and intervals that it cannot read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from millrace.errors import InputError, InvalidOption, InvalidSql, Problem
+from millrace.pipeline.checks.context import CheckContext
+from millrace.pipeline.model import TableDef
+from millrace.pipeline.python_source import called_with_texts
+from millrace.pipeline.spark_functions import function_hint, spark_functions
+from millrace.pipeline.spark_intervals import interval_us, unit_of, window_mistake
+from millrace.pipeline.sql import Call, call_of, interval_text, parsed
+
+_WINDOWS = ("window", "session_window")
+_NUMBER_HINT = "an interval has a literal number; for a column write make_interval(mins => x)"
+
+
+def _nodes(context: CheckContext) -> Iterator[tuple[TableDef, Any]]:
+    """Yield each part of the SQL of each table."""
+    for table in context.pipeline.tables:
+        try:
+            tree = parsed(table.sql) if table.sql is not None else None
+        except InvalidSql:
+            continue
+        for node in tree.walk() if tree is not None else ():
+            yield table, node
+
+
+def unknown_functions(context: CheckContext) -> Iterator[Problem]:
+    """Every function of the SQL is one of Spark's."""
+    from sqlglot import exp
+
+    from millrace.pipeline.analysis.sql import location
+
+    known = spark_functions()
+    python = any(table.function is not None and table.sql is None for table in context.pipeline.tables)
+    for table, node in _nodes(context):
+        call = call_of(node) or (Call("UNNEST", 1, 1) if isinstance(node, exp.Unnest) else None)
+        qualified = isinstance(node.parent, exp.Dot) and node.parent.expression is node
+        if call is None or call.name.lower() in known or qualified or node.find_ancestor(exp.Hint):
+            continue
+        message = f"table {table.name!r}: Spark has no function {call.name}()"
+        why = "unless the function of another table registers it" if python else None
+        place = location(table, node) if isinstance(node, exp.Unnest) else table.sql_line(call.line, call.column)
+        severity = "warning" if python else "error"
+        yield Problem("function.unknown", message, place, function_hint(call.name), why, severity)
+
+
+def expanded_calls(context: CheckContext) -> Iterator[Problem]:
+    """Only tables and columns can be expanded by `.*`."""
+    from sqlglot import exp
+
+    from millrace.pipeline.analysis.sql import location
+
+    for table, node in _nodes(context):
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
+            inner = node.this
+            while isinstance(inner, exp.Dot):
+                inner = inner.this
+            if isinstance(inner, exp.Column):
+                continue
+            written = node.this.sql(dialect="spark", normalize_functions="lower")
+            hint = f"name it first: SELECT s.* FROM (SELECT {written} AS s FROM …)"  # noqa: S608 - it is only shown
+            message = f"table {table.name!r}: {written}.* is not possible"
+            why = "only what has a name can be expanded by .*"
+            yield Problem("sql.invalid", message, location(table, node), hint, why)
+
+
+def impossible_intervals(context: CheckContext) -> Iterator[Problem]:
+    """Intervals and the durations of windows are a number and a unit that Spark knows."""
+    from sqlglot import exp
+
+    from millrace.pipeline.analysis.sql import location
+
+    for table, node in _nodes(context):
+        mistake: InputError | None = None
+        if isinstance(node, exp.Interval):
+            mistake = _interval_mistake(node)
+        elif (call := call_of(node)) and call.name.lower() in _WINDOWS:
+            texts = [part.name for part in node.expressions[1:] if isinstance(part, exp.Literal) and part.is_string]
+            if len(texts) == len(node.expressions) - 1:
+                mistake = window_mistake(call.name.lower(), texts)
+        if mistake:
+            message = f"table {table.name!r}: {mistake.message}"
+            yield Problem("interval.invalid", message, location(table, node), mistake.hint)
+    for table in context.pipeline.tables:
+        if table.function is not None and table.sql is None:
+            yield from _in_python(table, table.function)
+
+
+def _in_python(table: TableDef, function: Callable[..., Any]) -> Iterator[Problem]:
+    for name, texts, place in called_with_texts(function, (*_WINDOWS, "withWatermark")):
+        mistake: InputError | None = None
+        if name == "withWatermark":
+            try:
+                interval_us(texts[0]) if texts else None
+            except InvalidOption as error:
+                mistake = error
+        else:
+            mistake = window_mistake(name, texts)
+        if mistake:
+            yield Problem("interval.invalid", f"table {table.name!r}: {mistake.message}", place, mistake.hint)
+
+
+def _interval_mistake(node: Any) -> InputError | None:
+    """Return what is wrong with an INTERVAL literal."""
+    from sqlglot import exp
+
+    value, unit = node.this, node.args.get("unit")
+    text = interval_text(node)
+    try:
+        if text is not None and any(map(str.isalpha, text)):
+            interval_us(text)
+        elif isinstance(unit, exp.IntervalSpan):
+            unit_of(unit.this.name), unit_of(unit.expression.name)
+        elif unit is not None:
+            unit_of(unit.name)
+            number = value.this if isinstance(value, exp.Neg) else value
+            if isinstance(number, exp.Literal):
+                interval_us(f"{number.name} {unit.name}")
+            elif isinstance(number, exp.Column):
+                written = number.sql(dialect="spark")
+                return InvalidOption(f"INTERVAL {written} {unit.name} has no number", hint=_NUMBER_HINT)
+    except InputError as error:
+        return error
+    return None

@@ -1,0 +1,78 @@
+"""Columns that SQL and sinks name, with the real connectors and their schemas."""
+
+from __future__ import annotations
+
+import pytest
+
+from millrace.connectors.base.registry import CONNECTORS
+from millrace.errors import Problem
+from millrace.pipeline.checks import check
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Watermark, connection
+from millrace.pipeline.sql import tables_read
+
+_SCHEMA = "kind string, bid struct<auction bigint, price bigint>, tag string, at timestamp"
+EVENTS = SourceDef("events", connection("kafka", "events", {"schema": _SCHEMA}), Watermark("at", 10.0))
+COUNTS = "SELECT tag, count(*) AS n FROM events GROUP BY tag"
+
+
+def found(*tables: str, sink: SinkDef | None = None) -> list[Problem]:
+    """What is said of tables t0, t1, … of which the last is written to a sink."""
+    defs = tuple(TableDef(f"t{number}", tables_read(query), query) for number, query in enumerate(tables))
+    sink = sink or SinkDef(defs[-1].name, connection("console"))
+    return check(PipelineDef("p", (EVENTS,), defs, (sink,)), CONNECTORS)
+
+
+def conditions(*tables: str, sink: SinkDef | None = None) -> list[str]:
+    return sorted(problem.condition for problem in found(*tables, sink=sink))
+
+
+def test_what_stands_behind_a_struct_expansion_is_seen() -> None:
+    bids = "SELECT bid.*, tag, at FROM events"
+    assert conditions(bids, "SELECT auction, prise FROM t0") == ["column.unknown"]
+    late = "SELECT b.* FROM (SELECT bid.*, at AS x FROM events) b JOIN t0 ON b.auction = t0.auction"
+    assert conditions(bids, late) == ["state.join"]
+    assert conditions(bids, "SELECT auction, count(*) AS n FROM t0 GROUP BY auction") == ["mode.append"]
+    grouped = "SELECT auction, count(*) AS n FROM (SELECT bid.* FROM events) GROUP BY auction"
+    assert conditions(grouped, sink=SinkDef("t0", connection("console"), "update")) == ["state.aggregation"]
+
+
+def test_a_watermark_of_a_table_is_on_one_of_its_columns() -> None:
+    table = TableDef("t", ("events",), "SELECT bid.* FROM events", watermark=Watermark("time", 1.0))
+    sinks = (SinkDef("t", connection("console")),)
+    (problem,) = check(PipelineDef("p", (EVENTS,), (table,), sinks), CONNECTORS)
+    assert (problem.condition, problem.hint) == ("watermark.column", "there are: auction, price")
+
+
+@pytest.mark.parametrize(
+    ("connector", "option", "columns"),
+    [
+        ("kafka", "key", "tagg"),
+        ("kafka", "value", ("tag", "m")),
+        ("kafka", "topic_column", "topic"),
+        ("files", "partition_by", ("day",)),
+        ("memory", "key", "tagg"),
+    ],
+)
+def test_a_sink_names_a_column_that_its_table_lacks(connector: str, option: str, columns: object) -> None:
+    sink = SinkDef("t0", connection(connector, "out", {option: columns}))
+    assert conditions("SELECT tag, bid.price AS n FROM events", sink=sink) == ["sink.column"]
+
+
+@pytest.mark.parametrize("key", ["TAG", "bid.auction", ("tag", "kind")])
+def test_a_sink_names_a_column_of_its_table(key: object) -> None:
+    assert conditions("SELECT * FROM events", sink=SinkDef("t0", connection("kafka", "out", {"key": key}))) == []
+
+
+def test_a_sink_of_a_table_that_only_spark_knows() -> None:
+    sink = SinkDef("t0", connection("kafka", "out", {"key": "x"}))
+    assert conditions("SELECT * FROM events PIVOT (max(at) FOR tag IN ('x'))", sink=sink) == ["stream.pivot"]
+
+
+def test_updates_without_a_key() -> None:
+    def update(**options: object) -> SinkDef:
+        return SinkDef("t0", connection("kafka", "out", options), "update")
+
+    (_, problem) = sorted(found(COUNTS, sink=update()), key=lambda problem: problem.condition == "sink.no-key")
+    assert (problem.condition, problem.severity, problem.hint) == ("sink.no-key", "warning", "add key: tag")
+    assert conditions(COUNTS, sink=update(key="tag")) == ["state.aggregation"]
+    assert conditions("SELECT * FROM events", sink=update()) == []
