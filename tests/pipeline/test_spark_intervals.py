@@ -48,6 +48,9 @@ def test_no_interval(text: str, hint: str) -> None:
         ("window", ["1 minute", "10 minutes"], True),
         ("window", ["0 seconds"], True),
         ("session_window", ["5 parsecs"], True),
+        ("session_window", ["1 month"], False),
+        ("session_window", ["-1 minute"], True),
+        ("window", ["1 minute", "1 minute", "2 minutes"], True),
     ],
 )
 def test_the_durations_of_windows(name: str, texts: list[str], wrong: bool) -> None:

@@ -1,7 +1,8 @@
 """Checks that need Spark: the queries of a pipeline, analysed by Spark on empty streams.
 
-- `deep_problems`: problems of columns, types and operations.
-- `query_fingerprints`: the state schemas of queries, to be compared with those of their checkpoints.
+- `deep_problems`: problems of columns, types and operations, and state that is never removed.
+- `query_states`: the state schemas of queries, to be compared with those of their checkpoints, and their operators
+  with state.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import sink_of, source_of
 from millrace.engine.checkpoints.resume import ResumePlanner
+from millrace.engine.deep_state import spark_operators
 from millrace.engine.failures.explain import explain, explained
 from millrace.engine.queries.builder import QueryBuilder, QueryTables, require_supported, with_watermark
 from millrace.engine.queries.panels import panel_mistakes
 from millrace.engine.session.session import scratch_folder
 from millrace.errors import InvalidDefinition, NoCluster, Problem
+from millrace.pipeline.analysis.operators import Operator
+from millrace.pipeline.analysis.pipeline import analyse
+from millrace.pipeline.checks.state import unbounded_state
 from millrace.pipeline.checks.triggers import realtime_refusal
 from millrace.pipeline.compatibility.state_schema import StateSchema
 from millrace.pipeline.model import PipelineDef, SourceDef
@@ -45,10 +50,18 @@ def deep_problems(
     return list(dict.fromkeys(problems))
 
 
-def query_fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, StateSchema]:
-    """Return the state schema of each query with sinks, to be compared with the checkpoints of a state folder."""
+def query_states(
+    plan: Plan, spark: SparkSession, state: Path
+) -> tuple[dict[str, StateSchema], dict[str, list[Operator]]]:
+    """Return the state schema of each query with sinks, to be compared with its checkpoint, and its operators."""
+    schemas, operators = {}, {}
     with _builder(plan.pipeline, spark) as builder:
-        return {query.name: _fingerprint(builder, query, state) for query in plan.queries if query.sinks}
+        for query in plan.queries:
+            if query.sinks:
+                tables = _EmptyTables(builder, query)
+                schemas[query.name] = _fingerprint(builder, query, tables, state)
+                operators[query.name] = spark_operators(tables, plan.pipeline, query.table)
+    return schemas, operators
 
 
 @contextmanager
@@ -57,9 +70,8 @@ def _builder(pipeline: PipelineDef, spark: SparkSession) -> Iterator[QueryBuilde
         yield QueryBuilder(pipeline, RunContext(Path(folder), _no_cluster, pipeline=pipeline.name, session=spark))
 
 
-def _fingerprint(builder: QueryBuilder, query: Query, state: Path) -> StateSchema:
+def _fingerprint(builder: QueryBuilder, query: Query, tables: QueryTables, state: Path) -> StateSchema:
     with explained(query.place):
-        tables = _EmptyTables(builder, query)
         table = tables.frame(query.table)
         resuming = ResumePlanner(builder.pipeline, query, state, ())
         written = resuming.with_all_columns(table)
@@ -81,7 +93,21 @@ def _query_problems(builder: QueryBuilder, query: Query) -> list[Problem]:
     except Exception as exception:
         error = explain(exception, place=place)
         return [Problem(error.condition, error.message, error.place or place, error.hint, error.why)]
-    return list(_python_problems(builder, tables, query)) if query.trigger.kind == "realtime" else []
+    problems = list(_state_problems(builder.pipeline, tables, query))
+    return [*problems, *_python_problems(builder, tables, query)] if query.trigger.kind == "realtime" else problems
+
+
+def _state_problems(pipeline: PipelineDef, tables: QueryTables, query: Query) -> Iterator[Problem]:
+    """Yield a warning for each state that no watermark removes and that the file alone does not show."""
+    certain = {
+        (operator.kind, operator.table)
+        for plan in analyse(pipeline).values()
+        for operator in plan.operators
+        if operator.bounded is not None
+    }
+    for operator in spark_operators(tables, pipeline, query.table):
+        if not operator.bounded and (operator.kind, operator.table) not in certain:
+            yield from unbounded_state(operator, query.mode)
 
 
 def _python_problems(builder: QueryBuilder, tables: QueryTables, query: Query) -> Iterator[Problem]:

@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +45,20 @@ _DECODING = {
 }
 
 
-def query_report(pipeline: PipelineDef, decision: ResumeDecision, state: Path, span: ReplayRange | None = None) -> Json:
-    """Return what becomes of a query and why, what it reads (a new one from the start of `span`) and writes."""
+def query_report(
+    pipeline: PipelineDef,
+    decision: ResumeDecision,
+    state: Path,
+    span: ReplayRange | None = None,
+    found: Sequence[Operator] | None = None,
+) -> Json:
+    """Return what becomes of a query and why, what it reads (a new one from the start of `span`) and writes.
+
+    `found` are the operators with state in Spark's own plan, if Spark was asked.
+    """
     query, position = decision.query, decision.position
     sources = pipeline.upstream_sources(query.table)
-    operators = analyse(pipeline).get(query.table.lower(), UNKNOWN).operators
+    operators = _with_found(analyse(pipeline).get(query.table.lower(), UNKNOWN).operators, found or ())
     scans = source_scans(pipeline, query.table)
     report: Json = {
         "name": query.name,
@@ -78,6 +87,20 @@ def query_report(pipeline: PipelineDef, decision: ResumeDecision, state: Path, s
     if error := decision.error:
         report |= {"why": "; ".join(filter(None, (error.message, error.why))), "choices": error.hint}
     return report
+
+
+def _with_found(operators: Sequence[Operator], found: Sequence[Operator]) -> list[Operator]:
+    """Return the operators of the file, with what only Spark's plan shows of them, and those that only it has."""
+    bounds: dict[tuple[str, str], bool] = {}
+    for operator in found:
+        key = (operator.kind, operator.table)
+        bounds[key] = bounds.get(key, True) and bool(operator.bounded)
+    known = [
+        replace(operator, bounded=bounds.get((operator.kind, operator.table))) if operator.bounded is None else operator
+        for operator in operators
+    ]
+    written = {(operator.kind, operator.table) for operator in operators}
+    return [*known, *(operator for operator in found if (operator.kind, operator.table) not in written)]
 
 
 def _state_report(operator: Operator, mode: str) -> Json:

@@ -58,14 +58,15 @@ def called_with_texts(
     """The calls in a function whose arguments after the first are plain texts: name, texts, place."""
     tree = function_tree(function)
     for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Call) and (name := _called(node)) in names:
+        if isinstance(node, ast.Call) and (name := called_name(node)) in names:
             arguments = [*node.args[1:], *(keyword.value for keyword in node.keywords if keyword.arg in _DURATIONS)]
             texts = [_text(argument) for argument in arguments]
             if texts and all(texts):
                 yield name, texts, SourceLocation(function.__code__.co_filename, node.lineno)
 
 
-def _called(node: ast.Call) -> str:
+def called_name(node: ast.Call) -> str:
+    """The last part of the name of what is called."""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 

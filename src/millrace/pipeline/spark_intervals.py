@@ -71,16 +71,23 @@ def duration_us(text: str) -> int:
 
 
 def window_mistake(name: str, texts: list[str]) -> InvalidOption | None:
-    """Return what is wrong with the durations that `window` or `session_window` is given after its time."""
+    """Return what is wrong with the durations that `window` or `session_window` is given after its time.
+
+    Spark itself takes any gap of a session, and then drops the rows whose gap it cannot read.
+    """
     try:
-        durations = [duration_us(text) for text in texts]
+        if name == "session_window":
+            months, gap = interval_us(texts[0])
+            return None if months > 0 or gap > 0 else InvalidOption(f"{texts[0]!r} is no gap", hint=_EXAMPLE)
+        size, *others = [duration_us(text) for text in texts]
     except InvalidOption as error:
         return error
-    if name == "window" and durations:
-        size, *others = durations
-        if size <= 0:
-            return InvalidOption(f"a window of {texts[0]!r} has no length", hint=_EXAMPLE)
-        if others and not 0 < others[0] <= size:
-            hint = "the second argument is the length, the third how often a window begins, which is not longer"
-            return InvalidOption(f"a window of {texts[0]!r} cannot begin every {texts[1]!r}", hint=hint)
+    if size <= 0:
+        return InvalidOption(f"a window of {texts[0]!r} has no length", hint=_EXAMPLE)
+    slide = others[0] if others else size
+    if not 0 < slide <= size:
+        hint = "the second argument is the length, the third how often a window begins, which is not longer"
+        return InvalidOption(f"a window of {texts[0]!r} cannot begin every {texts[1]!r}", hint=hint)
+    if any(abs(start) >= slide for start in others[1:]):
+        return InvalidOption(f"windows cannot be shifted by {texts[2]!r}", hint=f"by less than {texts[1]!r}")
     return None

@@ -44,7 +44,7 @@ INPUTS = {
          "window struct<start: timestamp, end: timestamp>, n bigint"),
         ("SELECT l.tag FROM (SELECT max_by(struct(id, tag), at) AS l FROM a GROUP BY id)", "tag string"),
         ("SELECT id, count(*) FROM a GROUP BY id", "id int, ? bigint"),
-        ("SELECT t.x FROM (SELECT 1 AS y) AS t (x)", "x ?"),
+        ("SELECT t.x FROM (SELECT 1 AS y) AS t (x)", "x int"),
         ("SELECT id FROM range(10)", "id bigint"),
     ],
 )  # fmt: skip
@@ -75,6 +75,9 @@ def test_columns(query: str, expected: str) -> None:
         "SELECT sum(id) OVER w FROM a WINDOW w AS (PARTITION BY tag)",
         "SELECT id FROM a JOIN b USING (id) WHERE b.id > 1 AND a.id > 1",
         "SELECT struct(*) AS s, count(bid.*) AS c FROM events GROUP BY ALL",
+        "SELECT id FROM (SELECT id, id FROM a)",
+        "SELECT col0 FROM (SELECT stack(1, 1, 2) FROM a)",
+        "SELECT struct(id) AS s, s.id AS i FROM a",
         "SELECT date '2026-01-01', interval '1' day, cast(tag AS decimal(10, 2)) FROM a",
     ],
 )
@@ -103,6 +106,10 @@ def test_no_false_alarm(query: str) -> None:
         ("SELECT tag FROM a ORDER BY tagg", "column.unknown", "did you mean 'tag'?"),
         ("SELECT id FROM a UNION ALL SELECT idd FROM b", "column.unknown", "did you mean 'id'?"),
         ("SELECT transform(parts, p -> p.q + idd) FROM events", "column.unknown", None),
+        ("SELECT struct(id, tag) AS s, count(*) AS n FROM a GROUP BY s.id", "column.unknown", None),
+        ("SELECT DISTINCT tag FROM a ORDER BY id", "column.unknown", "there are: tag"),
+        ("SELECT a.id FROM a JOIN a ON true", "column.ambiguous", None),
+        ("SELECT array(1, 2)[0].x FROM a", "column.unknown", None),
     ],
 )
 def test_names_that_stand_for_nothing(query: str, condition: str, hint: str | None) -> None:

@@ -88,6 +88,8 @@ def test_unnest_and_the_expansion_of_a_call() -> None:
         "INTERVAL '1 day 2'",
         "window(at, '10 parsecs').end",
         "window(at, '1 month').end",
+        "window(at, INTERVAL '1' MINUTE).end",
+        "INTERVAL '10'",
     ],
 )
 def test_an_impossible_interval(expression: str) -> None:

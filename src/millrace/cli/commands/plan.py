@@ -19,6 +19,7 @@ from millrace.units import format_bytes
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
+    from millrace.pipeline.analysis.operators import Operator
     from millrace.pipeline.compatibility.state_schema import StateSchema
     from millrace.pipeline.lineage import Link
     from millrace.pipeline.loading.folder import FolderContents
@@ -192,8 +193,9 @@ def _planned(file: str, options: _Options) -> _Planned:
     kafka_report, cluster_id, problem = _kafka(run_plan, kafka)
     decisions = resume_decisions(run_plan, folder, cluster_id, accepted)
     doubts: list[str] | None = None
+    found: dict[str, list[Operator]] = {}
     if options.deep:
-        schemas, doubts = _ask_spark(run_plan, folder, given)
+        schemas, doubts, found = _ask_spark(run_plan, folder, given)
         decisions = resume_decisions(run_plan, folder, cluster_id, accepted, schemas)
     running = in_use(folder)
     if not running:  # else its run continues meanwhile, and its sinks would seem to be ahead of it
@@ -209,7 +211,10 @@ def _planned(file: str, options: _Options) -> _Planned:
         "state": str(folder),
         "generation": chosen.number,
         "generations": listed(base),
-        "queries": [query_report(pipeline, decision, folder, chosen.span) for decision in decisions],
+        "queries": [
+            query_report(pipeline, decision, folder, chosen.span, found.get(decision.query.name))
+            for decision in decisions
+        ],
         "letters": {
             query.name: query.dead_letter_source.name for query in run_plan.queries if query.dead_letter_source
         },
@@ -254,10 +259,12 @@ def _answering_cluster(problem: MillraceError | None, kafka: KafkaOptions) -> Cl
     return kafka.cluster()
 
 
-def _ask_spark(plan: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str, StateSchema], list[str]]:
-    """Start Spark; return the state schemas of the queries, and doubts about settings."""
+def _ask_spark(
+    plan: Plan, folder: Path, given: Mapping[str, str]
+) -> tuple[dict[str, StateSchema], list[str], dict[str, list[Operator]]]:
+    """Start Spark; return the state schemas of the queries, doubts about settings, and the operators with state."""
     from millrace.cli.services import prepare_spark
-    from millrace.engine.deep_check import query_fingerprints
+    from millrace.engine.deep_check import query_states
     from millrace.engine.session.session import close_session, open_session
     from millrace.engine.session.spark_conf import LISTED, conf_doubts
 
@@ -269,7 +276,8 @@ def _ask_spark(plan: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict
         name, beside = plan.pipeline.name, Path(plan.pipeline.place.file).absolute().parent
         spark = open_session(name, master="local[1]", settings=readable, module_folder=beside)
         try:
-            return query_fingerprints(plan, spark, folder), conf_doubts(spark, given)
+            schemas, operators = query_states(plan, spark, folder)
+            return schemas, conf_doubts(spark, given), operators
         finally:
             close_session(spark)
 
@@ -377,7 +385,7 @@ _CHANGES = {"new": "new", "asks": "changed", "mixes": "not the same", "breaks": 
 _EXPIRY = {
     True: "removed when the watermark has passed it",
     False: "never removed, so it grows with the number of keys",
-    None: "only Spark knows whether it is ever removed",
+    None: "the file does not show whether it is ever removed; millrace plan --deep asks Spark",
 }
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from millrace.errors import did_you_mean
 from millrace.pipeline.schema import Array, Map, Schema, Struct, Type
 
-_CATALOGS = ("spark_catalog", "session", "system", "global_temp", "default", "builtin")
+_WINDOWS = ("window", "session_window")
+"""Columns that `GROUP BY window(…)` makes."""
 _FROM_SPARK = frozenset(
     (  # noqa: SIM905
         "current_date current_timestamp current_time current_user session_user user localtimestamp current_catalog "
@@ -49,9 +51,11 @@ class Relation:
         given = list(names)
         if given and len(given) != len(self.columns):
             return Relation(tuple(map(Column, given)), self.open)
-        names_now: list[str | None] = [*given] or [column.name for column in self.columns]
-        pairs = zip(names_now, self.columns, strict=True)
-        return Relation(tuple(Column(name, column.type) for name, column in pairs), self.open)
+        if given:
+            pairs = zip(given, self.columns, strict=True)
+            return Relation(tuple(Column(name, column.type) for name, column in pairs), self.open)
+        copies = {id(column): Column(column.name, column.type) for column in self.columns}
+        return Relation(tuple(copies[id(column)] for column in self.columns), self.open)
 
 
 UNKNOWN_RELATION = Relation(open=True)
@@ -68,6 +72,15 @@ class NotFound(Exception):
     def __init__(self, condition: str, message: str, hint: str | None = None, why: str | None = None) -> None:
         super().__init__(message)
         self.condition, self.message, self.hint, self.why = condition, message, hint, why
+
+
+class Aliases(Enum):
+    """Whether a name may be an alias of the SELECT list."""
+
+    NONE = "not at all, as in WHERE"
+    AFTER = "if nothing else has it, as in the SELECT list"
+    WHOLE = "as a whole, as in GROUP BY"
+    FIRST = "before anything else, as in HAVING and ORDER BY"
 
 
 @dataclass
@@ -88,15 +101,18 @@ class Scope:
         self.open = self.open or relation.open
         self.visible += relation.columns
         if name:
-            self.relations[name.lower()] = relation if name.lower() not in self.relations else UNKNOWN_RELATION
+            before = self.relations.get(name.lower(), Relation())
+            self.relations[name.lower()] = Relation(before.columns + relation.columns, before.open or relation.open)
 
-    def find(self, parts: list[str], *, aliases: bool, aliases_first: bool = False) -> Type | None:
+    def find(self, parts: list[str], aliases: Aliases = Aliases.AFTER) -> Type | None:
         """Return the type of what a dotted name stands for, None if it is not known; raise NotFound."""
         scope: Scope | None = self
         while scope is not None:
-            own = aliases and scope is self
-            if own and aliases_first and parts[0].lower() in scope.aliases:
-                return _fields(scope.aliases[parts[0].lower()], parts[1:])
+            alias = scope.aliases.get(parts[0].lower()) if scope is self and aliases is not Aliases.NONE else None
+            if aliases is Aliases.WHOLE and len(parts) > 1 and parts[0].lower() not in _WINDOWS:
+                alias = None
+            if alias and aliases is Aliases.FIRST:
+                return _fields(alias, parts[1:])
             columns, rest, is_open = scope._candidates(parts)
             if len({id(column) for column in columns}) > 1:
                 raise self._ambiguous(parts)
@@ -104,10 +120,10 @@ class Scope:
                 return _fields(columns[0], rest)
             if is_open:
                 return None
-            if own and parts[0].lower() in scope.aliases:
-                return _fields(scope.aliases[parts[0].lower()], parts[1:])
+            if alias:
+                return _fields(alias, parts[1:])
             scope = scope.outer
-        if (len(parts) == 1 and parts[0].lower() in _FROM_SPARK) or parts[0].lower() in (*_CATALOGS, "_metadata"):
+        if (len(parts) == 1 and parts[0].lower() in _FROM_SPARK) or parts[0].lower() == "_metadata":
             return None
         if not parts[0].isidentifier() and self._has_unnamed():
             return None
@@ -122,7 +138,7 @@ class Scope:
             if len(parts) == 1 and parts[0].lower() in scope.relations:
                 return scope.relations[parts[0].lower()]
             scope = scope.outer
-        kind = self.find(parts, aliases=True)
+        kind = self.find(parts)
         if kind is None:
             return UNKNOWN_RELATION
         if isinstance(kind, Struct):

@@ -25,7 +25,7 @@ from millrace.pipeline.analysis.operators import (
     merged_plan,
 )
 from millrace.pipeline.model import TableDef
-from millrace.pipeline.python_source import function_tree
+from millrace.pipeline.python_source import called_name, function_tree
 
 GROUPS = frozenset({"groupBy", "groupby", "rollup", "cube"})
 AGGREGATES = frozenset({"agg", "count", "sum", "avg", "mean", "max", "min"})
@@ -99,7 +99,7 @@ def event_of(node: ast.expr, watermark_columns: frozenset[str]) -> bool | None:
         return event_of(node.slice, watermark_columns)
     if not isinstance(node, ast.Call):
         return None
-    name = _called(node)
+    name = called_name(node)
     if name == "alias" and isinstance(node.func, ast.Attribute):
         return event_of(node.func.value, watermark_columns)
     if name in ("col", "column", "window", "session_window", "window_time") and node.args:
@@ -120,7 +120,7 @@ def name_of(node: ast.expr) -> str | None:
     if isinstance(node, ast.Subscript):
         return name_of(node.slice)
     if isinstance(node, ast.Call):
-        name = _called(node)
+        name = called_name(node)
         if name in ("alias", "col", "column") and node.args:
             return (_text(node.args[0]) or "").lower() or None
         return name if name in ("window", "session_window", "window_time") else None
@@ -160,10 +160,6 @@ def _argument(node: ast.Call, position: int, name: str) -> ast.expr | None:
     if len(node.args) > position:
         return node.args[position]
     return next((keyword.value for keyword in node.keywords if keyword.arg == name), None)
-
-
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _text(node: ast.expr) -> str | None:
@@ -368,4 +364,4 @@ def _calls(node: ast.Call) -> Iterator[tuple[ast.Call, str]]:
     for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
         for part in ast.walk(argument):
             if isinstance(part, ast.Call):
-                yield part, _called(part)
+                yield part, called_name(part)

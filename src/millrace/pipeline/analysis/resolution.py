@@ -13,9 +13,9 @@ from typing import Any
 from sqlglot import exp
 
 from millrace.errors import InvalidSql, Problem
-from millrace.pipeline.analysis.columns import UNKNOWN_RELATION, Column, NotFound, Relation, Scope, field_type
+from millrace.pipeline.analysis.columns import UNKNOWN_RELATION, Aliases, Column, NotFound, Relation, Scope, field_type
 from millrace.pipeline.analysis.sql import location
-from millrace.pipeline.analysis.types import WINDOW, call_name, generated, type_of
+from millrace.pipeline.analysis.types import WINDOW, call_name, generated, is_generator, type_of
 from millrace.pipeline.model import TableDef
 from millrace.pipeline.sql import defined_by, parsed
 
@@ -81,19 +81,24 @@ class _Resolver:
         columns: list[Column] = []
         is_open = False
         for expression in node.expressions:
-            self._visit(expression, scope, aliases=True)
+            self._visit(expression, scope, Aliases.AFTER)
             relation = self._output(expression, scope)
             columns += relation.columns
             is_open = is_open or relation.open
             if not expression.is_star:
                 scope.aliases.update({column.name.lower(): column for column in relation.columns if column.name})
         self._visit(node.args.get("where"), scope)
-        self._visit(node.args.get("group"), scope, aliases=True)
+        self._visit(node.args.get("group"), scope, Aliases.WHOLE)
+        output = Relation(tuple(columns), is_open)
+        rows = scope
+        if node.args.get("distinct"):
+            rows = Scope(outer)
+            rows.add("", output)
         for key in _OUTPUT_CLAUSES:
-            self._visit(node.args.get(key), scope, aliases=True, aliases_first=True)
+            self._visit(node.args.get(key), scope if key in ("having", "qualify") else rows, Aliases.FIRST)
         for window in node.args.get("windows") or ():
-            self._visit(window, scope, aliases=True)
-        return Relation(tuple(columns), is_open)
+            self._visit(window, scope, Aliases.AFTER)
+        return output
 
     def _windows(self, node: exp.Select) -> Iterator[tuple[str, Column]]:
         """Yield the columns that `GROUP BY window(…)` adds to what the SELECT list may name."""
@@ -231,6 +236,8 @@ class _Resolver:
             return relation.copy([node.alias]) if isinstance(node, exp.Alias) else relation
         if isinstance(node, exp.Alias):
             return Relation((Column(node.alias, type_of(bare, scope)),))
+        if is_generator(bare):
+            return UNKNOWN_RELATION
         return self._unaliased(bare, scope)
 
     def _unaliased(self, node: Any, scope: Scope) -> Relation:
@@ -248,7 +255,7 @@ class _Resolver:
             return UNKNOWN_RELATION
         return Relation((Column(None, type_of(node, scope)),))
 
-    def _visit(self, node: Any, scope: Scope, *, aliases: bool = False, aliases_first: bool = False) -> None:
+    def _visit(self, node: Any, scope: Scope, aliases: Aliases = Aliases.NONE) -> None:
         """Report the columns of an expression that do not exist, and those of the queries inside it."""
         if node is None:
             return
@@ -257,25 +264,25 @@ class _Resolver:
             return
         try:
             if isinstance(node, exp.Column):
-                self._column(node, scope, aliases, aliases_first)
+                self._column(node, scope, aliases)
                 return
             for child in node.iter_expressions():
                 if not isinstance(child, exp.DataType | exp.Pivot | exp.Hint):
-                    self._visit(child, scope, aliases=aliases, aliases_first=aliases_first)
+                    self._visit(child, scope, aliases)
             if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
                 field_type(type_of(node.this, scope), node.expression.name, node.this.sql(dialect="spark"))
         except NotFound as error:
             self._report(error, node)
 
-    def _column(self, node: exp.Column, scope: Scope, aliases: bool, aliases_first: bool) -> None:
+    def _column(self, node: exp.Column, scope: Scope, aliases: Aliases) -> None:
         parts = _parts(node)
         if isinstance(node.this, exp.Star):
             scope.star(parts[:-1])
             return
         try:
-            scope.find(parts, aliases=aliases, aliases_first=aliases_first)
+            scope.find(parts, aliases)
         except NotFound as error:
-            if error.condition == "column.unknown" and not aliases and parts[0].lower() in scope.aliases:
+            if error.condition == "column.unknown" and aliases is Aliases.NONE and parts[0].lower() in scope.aliases:
                 error.hint = _WHERE_HINT
             raise
 

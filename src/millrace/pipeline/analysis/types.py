@@ -50,11 +50,13 @@ def type_of(node: Any, scope: Scope) -> Type | None:
     with suppress(NotFound, InvalidSchema, RecursionError):
         if isinstance(node, exp.Column):
             parts = [part.name for part in node.parts]
-            return None if isinstance(node.this, exp.Star) else scope.find(parts, aliases=True)
+            return None if isinstance(node.this, exp.Star) else scope.find(parts)
         if isinstance(node, exp.Dot):
             return field_type(type_of(node.this, scope), node.expression.name, "")
         if isinstance(node, exp.Bracket):
             return _element(type_of(node.this, scope))
+        if isinstance(node, exp.Literal) and (node.is_string or node.name.isdigit()):
+            return Simple("string" if node.is_string else "int")
         if isinstance(node, exp.Cast):
             return parse_schema(f"x {node.to.sql(dialect='spark')}").fields[0].type
         return _type_of_call(node, scope)
@@ -96,6 +98,11 @@ def _struct(node: exp.Struct, scope: Scope) -> Struct | None:
 
 def _element(kind: Type | None) -> Type | None:
     return kind.element if isinstance(kind, Array) else kind.value if isinstance(kind, Map) else None
+
+
+def is_generator(node: Any) -> bool:
+    """Return whether a call gives several rows or columns for a row."""
+    return call_name(node) in _GENERATORS
 
 
 def generated(node: Any, scope: Scope) -> Relation:

@@ -79,15 +79,26 @@ def impossible_intervals(context: CheckContext) -> Iterator[Problem]:
         if isinstance(node, exp.Interval):
             mistake = _interval_mistake(node)
         elif (call := call_of(node)) and call.name.lower() in _WINDOWS:
-            texts = [part.name for part in node.expressions[1:] if isinstance(part, exp.Literal) and part.is_string]
-            if len(texts) == len(node.expressions) - 1:
-                mistake = window_mistake(call.name.lower(), texts)
+            mistake = _window_mistake(call.name.lower(), node.expressions[1:])
         if mistake:
             message = f"table {table.name!r}: {mistake.message}"
             yield Problem("interval.invalid", message, location(table, node), mistake.hint)
     for table in context.pipeline.tables:
         if table.function is not None and table.sql is None:
             yield from _in_python(table, table.function)
+
+
+def _window_mistake(name: str, durations: list[Any]) -> InputError | None:
+    from sqlglot import exp
+
+    texts = [part.name for part in durations if isinstance(part, exp.Literal) and part.is_string]
+    if texts and len(texts) == len(durations):
+        return window_mistake(name, texts)
+    for part in durations if name == "window" else ():
+        if isinstance(part, exp.Interval):
+            written = f"{part.this.name} {part.args['unit'].name.lower()}" if part.args.get("unit") else part.this.name
+            return InvalidOption("window takes a text, and no INTERVAL", hint=f"write window(…, {written!r})")
+    return None
 
 
 def _in_python(table: TableDef, function: Callable[..., Any]) -> Iterator[Problem]:
@@ -115,6 +126,8 @@ def _interval_mistake(node: Any) -> InputError | None:
             interval_us(text)
         elif isinstance(unit, exp.IntervalSpan):
             unit_of(unit.this.name), unit_of(unit.expression.name)
+        elif unit is None and text is not None:
+            interval_us(text)
         elif unit is not None:
             unit_of(unit.name)
             number = value.this if isinstance(value, exp.Neg) else value

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millrace.errors import Problem, SourceLocation, did_you_mean
+from millrace.pipeline.analysis.operators import Operator
 from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.model import SourceDef, TableDef
 
@@ -20,33 +21,28 @@ _TIME_BOUND_HINT = (
 _TIMESTAMP_TYPES = ("timestamp", "timestamp_ntz", "timestamp_ltz")
 
 
-def unbounded_aggregation(context: CheckContext) -> Iterator[Problem]:
-    """Groups that no watermark removes stay for ever."""
-    for sink, operator in context.sink_operators("aggregate"):
-        if operator.bounded is False and sink.mode in ("update", "complete"):
-            why = "every group that was ever seen is kept, since nothing says when it is finished"
-            hint = "group by a window of a watermarked event time, if the keys are many"
-            message = f"the state of {operator.what} in {operator.table!r} can grow for ever"
-            yield Problem("state.aggregation", message, operator.place, hint, why, "warning")
-
-
-def unbounded_deduplication(context: CheckContext) -> Iterator[Problem]:
-    """Keys that no watermark removes stay for ever."""
-    for _, operator in context.sink_operators("deduplicate"):
+def unbounded_states(context: CheckContext) -> Iterator[Problem]:
+    """State that no watermark removes stays for ever."""
+    for sink, operator in context.sink_operators("aggregate", "deduplicate", "join"):
         if operator.bounded is False:
-            why = "every row that was ever seen is remembered"
-            hint = "set a watermark, and deduplicate within it or by columns with its event time among them"
-            message = f"the state of {operator.what} in {operator.table!r} can grow for ever"
-            yield Problem("state.deduplication", message, operator.place, hint, why, "warning")
+            yield from unbounded_state(operator, sink.mode)
 
 
-def unbounded_join(context: CheckContext) -> Iterator[Problem]:
-    """Rows that wait for a match stay for ever without a time bound."""
-    for _, operator in context.sink_operators("join"):
-        if operator.bounded is False and operator.join in ("inner", "cross"):
-            why = "every row of both streams is kept, since a partner may always come"
-            message = f"the state of the join in {operator.table!r} can grow for ever"
-            yield Problem("state.join", message, operator.place, _TIME_BOUND_HINT, why, "warning")
+def unbounded_state(operator: Operator, mode: str) -> Iterator[Problem]:
+    """Yield the warning about an operator whose state no watermark removes; in some modes Spark refuses it anyway."""
+    message = f"the state of {operator.what} in {operator.table!r} can grow for ever"
+    if operator.kind == "aggregate" and mode in ("update", "complete"):
+        why = "every group that was ever seen is kept, since nothing says when it is finished"
+        hint = "group by a window of a watermarked event time, if the keys are many"
+        yield Problem("state.aggregation", message, operator.place, hint, why, "warning")
+    elif operator.kind == "deduplicate":
+        why = "every row that was ever seen is remembered"
+        hint = "set a watermark, and deduplicate within it or by columns with its event time among them"
+        yield Problem("state.deduplication", message, operator.place, hint, why, "warning")
+    elif operator.kind == "join" and operator.join in ("inner", "cross"):
+        why = "every row of both streams is kept, since a partner may always come"
+        message = f"the state of the join in {operator.table!r} can grow for ever"
+        yield Problem("state.join", message, operator.place, _TIME_BOUND_HINT, why, "warning")
 
 
 def outer_join_without_watermark(context: CheckContext) -> Iterator[Problem]:
