@@ -172,7 +172,7 @@ class Generator:
         rows = Rows("events", self.name(), _COLUMNS["events"])
         tag, part, sku = self.name(), self.name(), self.name()
         listed, columns = self.listed([rows])
-        wrong = "x" if self.now("field") else ""
+        wrong = _WRONG if self.now("field") else ""
         views = f"LATERAL VIEW explode({rows.name}.tags) AS {tag} LATERAL VIEW explode(parts) AS {part}"
         query = f"SELECT {listed}, {tag}, {part}.sku{wrong} AS {sku} FROM {rows.sql} {rows.name} {views}"
         return query, [*columns, (tag, "text"), (sku, "text")]
@@ -200,7 +200,7 @@ class Generator:
             return {"number": "1", "text": "'x'", "time": "timestamp '2026-01-01 00:00:00'"}[kinds[0]], kinds[0]
         owner, name, kind = self.random.choice(found)
         if self.now("column") or ("." in name and self.now("field")):
-            name = f"{name}x"
+            name = f"{name}{_WRONG}"
         if self.now("qualifier"):
             return f"zz.{name}", kind
         return (f"{owner}.{name}" if qualified or self.random.randrange(2) else name), kind
@@ -230,6 +230,8 @@ class Generator:
 
 _UNKNOWN = ("uper", "safe_divide", "strpos", "tumble", "proctime", "my_function", "len_gth", "latest_by_offset")
 _WRONG_INTERVALS = ("'10 parsecs'", "5 minuts", "'1 day 2'", "'ten' DAY", "'1.5 days'")
+_WRONG = "_wrong"
+_MARKS = (_WRONG, "zz.", "parsecs", *(f"{name}(" for name in _UNKNOWN), *_WRONG_INTERVALS)
 _KINDS = {"bigint": "number", "int": "number", "string": "text", "timestamp": "time"}
 
 
@@ -250,6 +252,7 @@ def generated(seed: int) -> tuple[str, str | None]:
         random = Random(f"{seed}/{attempt}")
         generator = Generator(random, MISTAKES[seed // 2 % len(MISTAKES)] if seed % 2 else None)
         query = generator.query()
-        if generator.made or not generator.mistake:
+        visible = generator.mistake in ("alias", "ambiguous") or any(mark in query for mark in _MARKS)
+        if not generator.mistake or (generator.made and visible):  # an expression may have been made and left out
             return query, generator.mistake
     raise AssertionError(f"no query of seed {seed} has a place for its mistake")

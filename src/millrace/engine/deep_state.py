@@ -18,8 +18,11 @@ from millrace.pipeline.model import PipelineDef, TableDef
 
 _WATERMARK = "spark.watermarkDelayMs"
 """The key by which Spark marks an attribute with a watermark in its metadata."""
-_ANY_WATERMARK_MS = 1_000_000
-"""Stands for the watermark of a running query: whether it bounds a join does not depend on its value."""
+_ANY_WATERMARK_MS = 10**12
+"""Stands for the watermark of a running query: whether it bounds a join does not depend on its value.
+
+It is so large that Py4J makes a Long of it, as Spark wants; of an Integer Spark silently makes no bound.
+"""
 _JOINS = {"Inner": "inner", "Cross": "cross", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full"} | {
     "LeftSemi": "semi",
     "LeftAnti": "anti",
@@ -92,7 +95,7 @@ def _is_bounded_join(frame: DataFrame, node: Any) -> bool:
     if helper.isWatermarkInJoinKeys(node):
         return True
     left, right = node.left().outputSet(), node.right().outputSet()
-    watermark = jvm.scala.Some(jvm.java.lang.Long.valueOf(_ANY_WATERMARK_MS))
+    watermark = jvm.scala.Some(_ANY_WATERMARK_MS)
     of_left = helper.getStateValueWatermark(left, right, node.condition(), watermark).isDefined()
     of_right = helper.getStateValueWatermark(right, left, node.condition(), watermark).isDefined()
     return bool(of_left and of_right)

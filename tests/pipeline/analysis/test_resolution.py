@@ -30,6 +30,8 @@ INPUTS = {
         ("SELECT e.bid.*, e.kind FROM events e", "auction bigint, price bigint, kind string"),
         ("SELECT bid.price AS p, m['k'].x, parts[0].r, m.k FROM events", "p bigint, x int, r string, k struct<x: int>"),
         ("SELECT * EXCEPT (tag) FROM a", "id int, at timestamp"),
+        ("SELECT x.* EXCEPT (id), bid.* EXCEPT (price) FROM a x JOIN events",
+         "tag string, at timestamp, auction bigint"),
         ("SELECT x.* FROM (SELECT id, tag AS t FROM a) x", "id int, t string"),
         ("WITH c (n) AS (SELECT id FROM a), d AS (SELECT n, n + 1 AS m FROM c) SELECT * FROM d", "n int, m ?"),
         ("SELECT * FROM a JOIN b USING (id)", "id int, tag string, at timestamp, name string, at timestamp"),

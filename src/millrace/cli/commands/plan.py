@@ -297,7 +297,7 @@ def _show(report: dict[str, Any], *, explain: bool, deep: bool) -> None:
     for query in report["queries"]:
         _show_query(query)
         if explain:
-            _explain_query(query, report["queries"])
+            _explain_query(query, report["queries"], deep=deep)
     for name, source in report["letters"].items():
         print_result(
             f"{name}  reads {source} a second time, each second, for its dead letters: a query without batches "
@@ -352,7 +352,7 @@ def _show_query(query: dict[str, Any]) -> None:
     print_result(f"  trigger {query['trigger']}, mode {query['mode']}")
 
 
-def _explain_query(query: dict[str, Any], queries: list[dict[str, Any]]) -> None:
+def _explain_query(query: dict[str, Any], queries: list[dict[str, Any]], *, deep: bool) -> None:
     """Print what a query shares with others, its state, and whether it could be faster."""
     for source in query["sources"]:
         name = source["name"]
@@ -371,9 +371,8 @@ def _explain_query(query: dict[str, Any], queries: list[dict[str, Any]]) -> None
         print_result(f"  its {len(query['sinks'])} sinks share one reading and one computation")
     for state in query["state"]:
         keys = f"a row for each {', '.join(state['keys'])}" if state["keys"] else "rows"
-        print_result(
-            f"  keeps state for {state['operation']} in {state['table']}, {keys}: {_EXPIRY[state['forgotten']]}"
-        )
+        expiry = _OWN_EXPIRY if deep and state["forgotten"] is None else _EXPIRY[state["forgotten"]]
+        print_result(f"  keeps state for {state['operation']} in {state['table']}, {keys}: {expiry}")
     if query["state"] and query["state_bytes"]:
         print_result(f"  its state takes {format_bytes(query['state_bytes'])} on disk now")
     if not query["state"]:
@@ -387,6 +386,7 @@ _EXPIRY = {
     False: "never removed, so it grows with the number of keys",
     None: "the file does not show whether it is ever removed; millrace plan --deep asks Spark",
 }
+_OWN_EXPIRY = "removed as its own code and timeouts say"
 
 
 def _realtime(mode: dict[str, Any]) -> str:

@@ -16,11 +16,17 @@ from millrace.pipeline.schema import Array, Map, Schema, Struct, Type
 
 _WINDOWS = ("window", "session_window")
 """Columns that `GROUP BY window(…)` makes."""
-_FROM_SPARK = frozenset(
-    (  # noqa: SIM905
-        "current_date current_timestamp current_time current_user session_user user localtimestamp current_catalog "
-        "current_database current_schema current_timezone grouping__id _metadata"
-    ).split()
+_FROM_SPARK = (
+    "current_date",
+    "current_timestamp",
+    "current_time",
+    "localtime",
+    "current_user",
+    "session_user",
+    "user",
+    "current_path",
+    "grouping__id",
+    "_metadata",
 )
 """Names that mean something without being a column."""
 
@@ -123,7 +129,7 @@ class Scope:
             if alias:
                 return _fields(alias, parts[1:])
             scope = scope.outer
-        if (len(parts) == 1 and parts[0].lower() in _FROM_SPARK) or parts[0].lower() == "_metadata":
+        if parts[0].lower() in _FROM_SPARK:
             return None
         if not parts[0].isidentifier() and self._has_unnamed():
             return None

@@ -215,13 +215,12 @@ class _Resolver:
     def _output(self, node: Any, scope: Scope) -> Relation:
         """Return the columns that one expression of a SELECT list gives."""
         try:
-            if isinstance(node, exp.Star):
-                removed = {column.name.lower() for column in node.args.get("except_") or ()}
-                whole = scope.star([])
+            if node.is_star and isinstance(node, exp.Star | exp.Column):
+                star = node.this if isinstance(node, exp.Column) else node
+                removed = {column.name.lower() for column in star.args.get("except_") or ()}
+                whole = scope.star(_parts(node)[:-1] if isinstance(node, exp.Column) else [])
                 kept = tuple(column for column in whole.columns if (column.name or "").lower() not in removed)
-                return Relation(kept, whole.open or bool(node.args.get("replace") or node.args.get("rename")))
-            if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-                return scope.star(_parts(node)[:-1])
+                return Relation(kept, whole.open or bool(star.args.get("replace") or star.args.get("rename")))
         except NotFound:
             return UNKNOWN_RELATION
         if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):

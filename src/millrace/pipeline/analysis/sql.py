@@ -416,7 +416,9 @@ class _Analysis:
                 plan = origin.named.get(of.lower(), STATIC) if of else origin.plan
                 if plan.watermark_columns is None:
                     return None
-                names |= plan.watermark_columns
+                star = expression.this if isinstance(expression, exp.Column) else expression
+                left_out = {column.name.lower() for column in star.args.get("except_") or ()}
+                names |= plan.watermark_columns - left_out
                 continue
             carries = self._event(expression, origin)
             if carries is None:
