@@ -26,7 +26,7 @@ SMALL = {
     "formats/raw.py": "one file a format",
     "formats/text.py": "one file a format",
 }
-NOUNS = {"decoding", "feed", "loading", "masking", "recording", "shipping", "stopping", "testing"}
+NOUNS = {"decoding", "feed", "loading", "masking", "ranking", "recording", "shipping", "stopping", "testing"}
 PARTICIPLES = {"begun", "done", "given", "gone", "kept", "known", "made", "said", "seen", "shown", "told", "written"}
 
 

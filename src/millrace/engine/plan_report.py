@@ -77,6 +77,11 @@ def query_report(
             | {"times": scans.get(source.name, 1)}
             for source in sources
         ],
+        "rewritten": [
+            {"table": table.name, "form": table.ranking.kind, "sql": table.sql}
+            for name in pipeline.upstream(query.table)
+            if (table := pipeline.table(name)) and table.ranking
+        ],
         "sinks": [_sink_report(sink) for sink in query.sinks],
         "realtime": _realtime_report(pipeline, query),
         "state": [

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from millrace.errors import InvalidOption, SourceLocation
+from millrace.pipeline.ranking import Ranking
 from millrace.pipeline.secret import guarded
 from millrace.units import format_duration, parse_interval
 
@@ -138,6 +139,8 @@ class TableDef:
     """When the SQL's lines are not those of the file: how many visible characters stand before each of the file's."""
     parameters: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
     """The parameters of the Python function that gave the SQL."""
+    ranking: Ranking | None = None
+    """The newest row of each key, or the best rows of each group: what the SQL was made from."""
 
     def sql_line(self, line: int, column: int = 1) -> SourceLocation:
         """Where a line of the SQL (and a column of it, both from 1) stands in the user's file."""
@@ -150,6 +153,14 @@ class TableDef:
         before = "".join(lines[: line - 1]) + "".join(lines[line - 1 : line])[: max(column - 1, 0)]
         visible = len("".join(before.split()))
         return SourceLocation(first.file, first.line + max(bisect_right(self.sql_marks, visible) - 1, 0))
+
+
+def ranking_table(
+    name: str, source: str, ranking: Ranking, watermark: Watermark | None, place: SourceLocation, at: SourceLocation
+) -> TableDef:
+    """Return the table of a ranking; all lines of its SQL stand where the ranking does."""
+    query = ranking.sql(source)
+    return TableDef(name, (source,), query, None, watermark, place, at, (), ranking=ranking)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,21 @@ from typing import Any
 import pytest
 
 from millrace.connectors.base.registry import CONNECTORS
+from millrace.errors import SourceLocation
 from millrace.pipeline.compatibility.changes import changes
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
-from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger, Watermark, connection
+from millrace.pipeline.model import (
+    PipelineDef,
+    SinkDef,
+    SourceDef,
+    TableDef,
+    Trigger,
+    Watermark,
+    connection,
+    ranking_table,
+)
 from millrace.pipeline.plan import make_plan
+from millrace.pipeline.ranking import ranking
 
 LINES = SourceDef("lines", connection("kafka", "lines", {"format": "text"}))
 COUNTS = "SELECT value AS word, count(*) AS n FROM lines WHERE value <> '' GROUP BY value"
@@ -191,3 +202,23 @@ def test_a_function_that_changed_is_for_spark_to_tell() -> None:
 
     assert compared(written(counted), written(also)) == []
     assert compared(written(counted), written(other)) == [("asks", "table")]
+
+
+@pytest.mark.parametrize(
+    ("now", "effects"),
+    [
+        ({"n": 5}, ["new"]),
+        ({"n": 20}, ["mixes"]),
+        ({"order": "id DESC"}, ["asks", "mixes"]),
+        ({"by": "id"}, ["asks", "mixes"]),
+        ({"order": "size"}, ["asks", "mixes", "mixes"]),  # other rows, by another function
+    ],
+)
+def test_a_state_has_the_rows_that_were_first_before(now: dict[str, Any], effects: list[str]) -> None:
+    def best(by: str = "tag", order: str = "size DESC", n: int = 10) -> PipelineDef:
+        place = SourceLocation("p.yaml", 1)
+        table = ranking_table("best", "lines", ranking("top", by, order, n), None, place, place)
+        return PipelineDef("p", (LINES,), (table,), (SinkDef("best", OUT, "update"),))
+
+    assert compared(best(), best()) == []
+    assert sorted(effect for effect, _ in compared(best(), best(**now))) == effects

@@ -369,6 +369,7 @@ def _explain_query(query: dict[str, Any], queries: list[dict[str, Any]], *, deep
             print_result(f"  {name} is read by {len(readers)} queries, by each separately: {', '.join(readers)}")
     if len(query["sinks"]) > 1:
         print_result(f"  its {len(query['sinks'])} sinks share one reading and one computation")
+    _show_rewritten(query["rewritten"])
     for state in query["state"]:
         keys = f"a row for each {', '.join(state['keys'])}" if state["keys"] else "rows"
         expiry = _OWN_EXPIRY if deep and state["forgotten"] is None else _EXPIRY[state["forgotten"]]
@@ -378,6 +379,14 @@ def _explain_query(query: dict[str, Any], queries: list[dict[str, Any]], *, deep
     if not query["state"]:
         print_result("  keeps no state but offsets from batch to batch, as far as the file shows")
     print_result(f"  real-time mode: {_realtime(query['realtime'])}")
+
+
+def _show_rewritten(tables: list[dict[str, str]]) -> None:
+    """Print the SQL of tables that are written in another form."""
+    for table in tables:
+        print_result(f"  {table['form']} of {table['table']} is computed as")
+        for line in table["sql"].splitlines():
+            print_result(f"    {line}")
 
 
 _CHANGES = {"new": "new", "asks": "changed", "mixes": "not the same", "breaks": "not possible"}

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import DataType, StructType
 
 _MAX_RECORDS_PER_DEAD_LETTER_BATCH = 100_000
 """For a query that only writes dead letters: a run may end before it has read everything."""
@@ -320,6 +321,9 @@ class QueryTables:
 
         read = {name: self._built[name] for name in table.reads}
         result = table.sql if table.function is None else table.function(**read)
+        if table.ranking:
+            source = table.reads[0]
+            result = table.ranking.sql(source, columns_without_order(read[source].schema))
         if isinstance(result, str):
             with VIEWS:
                 for name, frame in read.items():
@@ -339,6 +343,21 @@ def _without_sink(frame: DataFrame, query: Query) -> DataFrame:
     from pyspark.sql import functions as F
 
     return frame.coalesce(1).filter(F.spark_partition_id() < 0) if query.dead_letter_source else frame
+
+
+def columns_without_order(schema: StructType) -> list[str]:
+    """Return the columns that Spark cannot compare: maps and variants, also within others."""
+    return [field.name for field in schema.fields if not _has_order(field.dataType)]
+
+
+def _has_order(kind: DataType) -> bool:
+    from pyspark.sql import types
+
+    if isinstance(kind, types.StructType):
+        return all(_has_order(field.dataType) for field in kind.fields)
+    if isinstance(kind, types.ArrayType):
+        return _has_order(kind.elementType)
+    return not isinstance(kind, types.MapType | types.VariantType | types.CalendarIntervalType)
 
 
 def require_supported(frame: DataFrame, mode: str) -> None:

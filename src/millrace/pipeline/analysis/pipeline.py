@@ -81,4 +81,6 @@ def _table_plan(table: TableDef, plans: dict[str, StreamPlan]) -> StreamPlan:
         from millrace.pipeline.analysis.sql import sql_plan
 
         plan = sql_plan(table, plans)
+        if table.ranking and table.reads:  # its rows are those of what it reads
+            plan = plan.with_watermark_columns(plans.get(table.reads[0].lower(), UNKNOWN).watermark_columns)
     return plan.watermarked(table.watermark.column) if table.watermark and plan is not UNKNOWN else plan

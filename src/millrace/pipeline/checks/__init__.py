@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from millrace.errors import Problem
-from millrace.pipeline.checks import columns, connections, functions, graph, output_modes, state, tables, triggers
+from millrace.pipeline.checks import (
+    columns,
+    connections,
+    functions,
+    graph,
+    output_modes,
+    ranking,
+    state,
+    tables,
+    triggers,
+)
 from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.connector_facts import Connectors
 from millrace.pipeline.model import PipelineDef
@@ -32,6 +42,9 @@ RULES: tuple[Rule, ...] = (
     columns.unknown_columns,
     columns.unknown_sink_columns,
     columns.updates_without_key,
+    ranking.unknown_columns,
+    ranking.rank_column,
+    ranking.mixed_directions,
     connections.connector_mistakes,
     output_modes.unknown_mode,
     output_modes.mode_of_sink,

@@ -70,6 +70,19 @@ class CheckContext:
 
     def columns(self, element: SourceDef | TableDef) -> list[KnownColumn] | None:
         """Return the columns of a source or a table; None if only Spark knows them."""
+        ranks: list[KnownColumn] = []
+        seen: set[str] = set()
+        while isinstance(element, TableDef) and element.ranking:  # which has the columns of what it reads
+            below = self.pipeline.element(element.reads[0])
+            if below is None or below.name in seen:
+                return None
+            ranks = [KnownColumn(element.ranking.rank, "number", "int"), *ranks] if element.ranking.rank else ranks
+            seen.add(below.name)
+            element = below
+        columns = self._own_columns(element)
+        return None if columns is None else [*columns, *ranks]
+
+    def _own_columns(self, element: SourceDef | TableDef) -> list[KnownColumn] | None:
         if isinstance(element, SourceDef):
             schema = self.source_facts(element).schema
             if schema is None:

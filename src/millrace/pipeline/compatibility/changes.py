@@ -113,6 +113,7 @@ def _tables(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
             continue
         if old[name]["watermark"] != new[name]["watermark"]:
             yield Change(COMPATIBLE, "table", f"table {name}: {_watermark(old[name], new[name])}")
+        yield from _ranked_otherwise(name, old[name].get("ranking"), new[name].get("ranking"))
         changed = _rewritten(name, old[name], new[name], now)
         if changed:
             sure = not keeps or (changed.effect == COMPATIBLE and _first_to_keep(name, before, now))
@@ -138,6 +139,20 @@ def _rewritten(name: str, old: QuerySnapshot, new: QuerySnapshot, now: QuerySnap
         what = f"table {name}: the file of its function changed, and it may call what is there"
         return Change(UNKNOWN, "table", what)
     return None
+
+
+def _ranked_otherwise(name: str, old: QuerySnapshot | None, new: QuerySnapshot | None) -> Iterator[Change]:
+    """Yield what is not the same in the state of a `latest` or `top`: it has rows that were chosen otherwise."""
+    if not old or not new:
+        return
+    for part in ("by", "order"):
+        if old[part] != new[part]:
+            what = f"table {name}: {part} changed, and its state has the rows that were first before"
+            yield Change(CHANGES_MEANING, "table", what)
+    if old["n"] != new["n"]:
+        what, more = f"table {name}: n was {old['n']}; now {new['n']}", new["n"] > old["n"]
+        what += f", and of older rows there are no more than {old['n']}" if more else ""
+        yield Change(CHANGES_MEANING if more else COMPATIBLE, "table", what)
 
 
 def _first_to_keep(name: str, before: QuerySnapshot, now: QuerySnapshot) -> bool:

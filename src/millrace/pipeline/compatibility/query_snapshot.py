@@ -62,9 +62,13 @@ def _connection(connection: Connection) -> QuerySnapshot:
 
 
 def _table(table: TableDef) -> QuerySnapshot:
-    snapshot = {"watermark": _watermark(table.watermark), "sql": table.sql and without_secrets(table.sql)}
+    sql = table.sql and without_secrets(table.sql)
+    snapshot: QuerySnapshot = {"watermark": _watermark(table.watermark), "sql": sql}
     if table.function is not None and table.sql is None:
         snapshot |= {"function": _digest(function_text(table.function)), "file": _digest(_file_text(table.function))}
+    if table.ranking:
+        order = [[key.expression, key.descending, key.nulls_first] for key in table.ranking.order]
+        snapshot["ranking"] = {"by": list(table.ranking.by), "order": order, "n": table.ranking.n}
     return snapshot
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from millrace.pipeline.model import MODES
 from millrace.pipeline.panels import KINDS, MOST_ROWS, PanelKind, PanelOption
+from millrace.pipeline.ranking import LATEST, MAX_ROWS, TOP
 
 _TEXT = {"type": "string"}
 _FROM_ENVIRONMENT = {"type": "string", "pattern": r"\$\{"}
@@ -91,17 +92,46 @@ _SINK = {
     "trigger": _trigger("When this sink's query looks for new records."),
 }
 _SQL = {**_TEXT, "description": "A SELECT over the names of sources and other tables."}
-_TABLE = {
-    "anyOf": [
-        _SQL,
-        {
-            "type": "object",
-            "required": ["sql"],
-            "additionalProperties": False,
-            "properties": {"sql": _SQL, "watermark": _WATERMARK},
-        },
-    ]
+_FROM = {**_TEXT, "description": "The source or table whose rows are taken."}
+_COLUMNS = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
+_BY = {**_COLUMNS, "description": "The columns of the groups: each has rows of its own."}
+_ROW_COUNT = {
+    "description": "How many rows of each group.",
+    "anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_ROWS}, dict(_FROM_ENVIRONMENT)],
 }
+_LATEST = {
+    "description": "The newest row of each key.",
+    "type": "object",
+    "required": ["from", "by", "order"],
+    "additionalProperties": False,
+    "properties": {
+        "from": _FROM,
+        "by": {**_BY, "description": "The key: a column, or several."},
+        "order": {**_COLUMNS, "description": "What makes a row newer: the greatest is taken.", "examples": ["at"]},
+    },
+}
+_TOP = {
+    "description": "The first rows of each group in an order.",
+    "type": "object",
+    "required": ["from", "n", "order"],
+    "additionalProperties": False,
+    "properties": {
+        "from": _FROM,
+        "n": _ROW_COUNT,
+        "by": _BY,
+        "order": {**_COLUMNS, "description": "Columns, each with DESC or ASC.", "examples": ["count DESC"]},
+        "rank": {**_TEXT, "description": "A column that gets the place of each row, from 1."},
+    },
+}
+_FORMS: dict[str, dict[str, Any]] = {"sql": _SQL, LATEST: _LATEST, TOP: _TOP}
+
+
+def _table_form(form: str, rows: dict[str, Any]) -> dict[str, Any]:
+    properties = {form: rows, "watermark": _WATERMARK}
+    return {"type": "object", "required": [form], "additionalProperties": False, "properties": properties}
+
+
+_TABLE = {"anyOf": [_SQL, *(_table_form(form, rows) for form, rows in _FORMS.items())]}
 
 
 def _picture(kind: PanelKind) -> dict[str, Any]:

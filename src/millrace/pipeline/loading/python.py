@@ -24,6 +24,7 @@ from typing import Any, TypeVar, overload
 from millrace.errors import InputError, InvalidDefinition, SourceLocation
 from millrace.pipeline import model
 from millrace.pipeline.python_source import called_text, returned_text
+from millrace.pipeline.ranking import LATEST, TOP, ranking
 from millrace.pipeline.sql import tables_read, tidy
 from millrace.units import parse_interval
 
@@ -90,6 +91,42 @@ class Pipeline:
         at, marks = called_text(place, query)
         query, waits = tidy(query), as_watermark(watermark, place)
         self._tables.append(model.TableDef(name, read_by(query), query, None, waits, place, at, marks))
+
+    def latest(
+        self,
+        name: str,
+        table: str | Callable[..., Any],
+        *,
+        by: str | Sequence[str],
+        order: str | Sequence[str],
+        watermark: Sequence[str] | None = None,
+    ) -> None:
+        """Make a table of the newest row of each key: of the rows with one `by`, the one with the greatest `order`."""
+        self._rank(name, table, watermark, LATEST, by, order)
+
+    def top(
+        self,
+        name: str,
+        table: str | Callable[..., Any],
+        *,
+        n: int,
+        order: str | Sequence[str],
+        by: str | Sequence[str] = (),
+        rank: str | None = None,
+        watermark: Sequence[str] | None = None,
+    ) -> None:
+        """Make a table of the first `n` rows of each group in an order, as `order="count DESC"`."""
+        self._rank(name, table, watermark, TOP, by, order, n, rank)
+
+    def _rank(self, name: str, table: Any, watermark: Sequence[str] | None, *form: Any) -> None:
+        place = calling_place()
+        name, source = _text(name, "a table's name", place), self._named(table, place)
+        waits = as_watermark(watermark, place)
+        try:
+            rows = ranking(*form)
+        except InvalidDefinition as error:
+            raise InvalidDefinition(error.message, place=place, hint=error.hint, why=error.why) from None
+        self._tables.append(model.ranking_table(name, source, rows, waits, place, place))
 
     def sink(
         self,

@@ -19,7 +19,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from itertools import starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from millrace.errors import InputError, InvalidDefinition, Problem, SourceLocation, did_you_mean
 from millrace.pipeline import model
@@ -28,6 +28,7 @@ from millrace.pipeline.loading.yaml_document import Fields, FieldsByName, Items,
 from millrace.pipeline.loading.yaml_include import included_sources
 from millrace.pipeline.loading.yaml_values import Values
 from millrace.pipeline.panels import KINDS
+from millrace.pipeline.ranking import LATEST, TOP, ranking
 from millrace.pipeline.sql import blank_lines, tidy
 from millrace.units import parse_interval
 
@@ -35,7 +36,21 @@ KEYS = ("name", "trigger", "include", "sources", "tables", "sinks", "panels")
 GENERAL = ("from", "mode", "trigger", "watermark", "static")
 """Words that every source or sink knows; of the others, one is the connector's name."""
 
-_TABLE_KEYS = ("sql", "watermark")
+
+class _RankingKeys(NamedTuple):
+    """The keys of a `latest` or a `top`."""
+
+    required: tuple[str, ...]
+    others: tuple[str, ...]
+    example: str
+
+
+_RANKING_KEYS = {
+    LATEST: _RankingKeys(("from", "by", "order"), (), "from: TABLE, by: key, order: at"),
+    TOP: _RankingKeys(("from", "n", "order"), ("by", "rank"), 'from: TABLE, n: 10, by: window, order: "count DESC"'),
+}
+_TABLE_FORMS = ("sql", *_RANKING_KEYS)
+"""How the rows of a table are described: one of these."""
 _UNKNOWN_WATERMARK = model.Watermark("", 0.0)
 
 
@@ -132,15 +147,22 @@ class _Form:
         if isinstance(node, Scalar):
             return self._sql_table(key, node, what, None)
         fields = self._fields(node, what, hint="write SQL, or sql: and watermark:") or {}
-        pieces = [name for name, (_, value) in fields.items() if name not in _TABLE_KEYS and _is_empty(value)]
+        known = (*_TABLE_FORMS, "watermark")
+        pieces = [name for name, (_, value) in fields.items() if name not in known and _is_empty(value)]
         sql = fields["sql"][1] if "sql" in fields else None
         if pieces and isinstance(sql, Scalar) and sql.plain:
             self._refuse_commas(key, sql, pieces, "sql")
             return model.TableDef(key.text, (), watermark=self._watermark(fields), place=key.place)
-        self._refuse_unknown(fields, _TABLE_KEYS, what)
+        self._refuse_unknown(fields, known, what)
         watermark = self._watermark(fields)
-        if "sql" in fields:
+        forms = [name for name in fields if name in _TABLE_FORMS]
+        for other in forms[1:]:
+            hint = f"make two tables: one takes its rows from: {key.text}"
+            self._report("key.unknown", f"{what} has {forms[0]} already", fields[other][0].place, hint)
+        if "sql" in forms[:1]:
             return self._sql_table(key, fields["sql"][1], what, watermark)
+        if forms:
+            return self._ranking_table(key, *fields[forms[0]], watermark)
         if fields:
             self._report("key.missing", f"{what} has no SQL", key.place, "add sql: SELECT …")
         return model.TableDef(key.text, (), watermark=watermark, place=key.place)
@@ -165,6 +187,32 @@ class _Form:
         quoted = f'{{{name}: "{", ".join([node.text, *pieces])}"}}'
         hint = f"put it in quotes, as {quoted}, or below {name}: | in lines of its own"
         self._report("sql.comma", message, node.place, hint)
+
+    def _ranking_table(
+        self, key: Scalar, form: Scalar, node: Node, watermark: model.Watermark | None
+    ) -> model.TableDef:
+        """A table of the newest or the best rows of another."""
+        what, kind = f"{form.text} of table {key.text!r}", form.text
+        wanted = _RANKING_KEYS[kind]
+        fields = self._fields(node, what, hint=f"write {kind}: {{{wanted.example}}}") or {}
+        self._refuse_unknown(fields, (*wanted.required, *wanted.others), what)
+        missing = [name for name in wanted.required if name not in fields] if fields else []
+        for name in missing:
+            hint = f"write {kind}: {{{wanted.example}}}"
+            self._report("key.missing", f"{what} has no {name!r}", form.place, hint)
+        source = self._values.text(fields["from"][1], "from") if "from" in fields else None
+        given = {name: self._values.value(fields[name][1]) for name in ("by", "order", "n", "rank") if name in fields}
+        places: dict[str, SourceLocation] = {name: fields[name][0].place for name in given}
+        table = model.TableDef(key.text, (source,) if source else (), watermark=watermark, place=key.place)
+        if not source or missing or model.UNREADABLE in given.values():
+            return table
+        try:
+            rows = ranking(kind, given.pop("by", ()), given.pop("order"), places=places, **given)
+        except InvalidDefinition as error:
+            place = error.place or form.place
+            self._values.add(Problem("ranking.invalid", f"{what}: {error.message}", place, error.hint, error.why))
+            return table
+        return model.ranking_table(key.text, source, rows, watermark, key.place, form.place)
 
     def _sql_table(self, key: Scalar, node: Node, what: str, watermark: model.Watermark | None) -> model.TableDef:
         text = self._values.text(node, f"the SQL of {what}")

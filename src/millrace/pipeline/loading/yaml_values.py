@@ -34,7 +34,11 @@ class Values:
         self, condition: str, message: str, place: SourceLocation, hint: str | None = None, why: str | None = None
     ) -> None:
         """Add an error to `problems`."""
-        self._problems.append(Problem(condition, message, place, hint, why))
+        self.add(Problem(condition, message, place, hint, why))
+
+    def add(self, problem: Problem) -> None:
+        """Add a problem to `problems`."""
+        self._problems.append(problem)
 
     def text(self, node: Node, what: str) -> str | None:
         """A value that must be text (a number's digits are), or None."""
