@@ -16,12 +16,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millrace.pipeline.loading.functions import arrow_udf
     from millrace.pipeline.loading.python import Pipeline
     from millrace.pipeline.secret import secret
 
 __version__ = "0.1.0"
-__all__ = ["Pipeline", "__version__", "secret"]
-_MODULES = {"Pipeline": "millrace.pipeline.loading.python", "secret": "millrace.pipeline.secret"}
+__all__ = ["Pipeline", "__version__", "arrow_udf", "secret"]
+_MODULES = {
+    "Pipeline": "millrace.pipeline.loading.python",
+    "arrow_udf": "millrace.pipeline.loading.functions",
+    "secret": "millrace.pipeline.secret",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pyspark.sql.types import StructType
 
+from millrace.pipeline.loading.functions import arrow_udf as arrow_udf
 from millrace.pipeline.loading.python import Pipeline as Pipeline
 from millrace.pipeline.model import Connection
 from millrace.pipeline.secret import secret as secret

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from millrace.errors import InvalidOption, SourceLocation
+from millrace.pipeline.functions import FunctionDef
 from millrace.pipeline.ranking import Ranking
 from millrace.pipeline.secret import guarded
 from millrace.units import format_duration, parse_interval
@@ -211,6 +212,8 @@ class PipelineDef:
     panels: tuple[Panel, ...] = ()
     trigger: Trigger = FASTEST
     place: SourceLocation = field(default=_NOWHERE, compare=False, repr=False)
+    functions: tuple[FunctionDef, ...] = ()
+    """What SQL may call besides Spark's own functions."""
 
     @cached_property
     def _sources(self) -> dict[str, SourceDef]:

@@ -11,6 +11,7 @@ from millrace.connectors.base.registry import CONNECTORS
 from millrace.errors import SourceLocation
 from millrace.pipeline.compatibility.changes import changes
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
+from millrace.pipeline.loading.functions import functions_of_file
 from millrace.pipeline.model import (
     PipelineDef,
     SinkDef,
@@ -222,3 +223,24 @@ def test_a_state_has_the_rows_that_were_first_before(now: dict[str, Any], effect
 
     assert compared(best(), best()) == []
     assert sorted(effect for effect, _ in compared(best(), best(**now))) == effects
+
+
+def test_a_function_of_sql_that_changed_is_a_change_of_the_table(tmp_path: Any) -> None:
+    def pipeline_with(udf: str) -> PipelineDef:
+        file = tmp_path / f"udf{len(list(tmp_path.iterdir()))}.py"  # as each was when its query ran
+        file.write_text(udf)
+        functions, _ = functions_of_file(file, SourceLocation("p.yaml", 2))
+        stateless = pipeline("SELECT tidy(value) AS word FROM lines", functions=tuple(functions))
+        counted = replace(stateless.tables[0], sql="SELECT tidy(value) AS word, count(*) AS n FROM lines GROUP BY 1")
+        return replace(stateless, tables=(counted,))
+
+    before = "def tidy(text: str) -> str:\n    return help(text)\ndef help(text: str) -> str:\n    return text\n"
+    same = "# a comment\n" + before
+    assert compared(pipeline_with(before), pipeline_with(same)) == []
+    assert compared(pipeline_with(before), pipeline_with(before.replace("help(text)\n", "text\n"))) == [
+        ("asks", "table")
+    ]
+    assert compared(pipeline_with(before), pipeline_with(before.replace("return text", "return 'x'"))) == [
+        ("asks", "table")
+    ]
+    assert compared(pipeline_with(before), pipeline_with(before.replace("-> str", "-> bytes"))) == [("asks", "table")]

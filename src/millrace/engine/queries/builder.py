@@ -35,6 +35,7 @@ from millrace.errors import InputError, InvalidDefinition, MillraceError, Offset
 from millrace.errors.transport import to_transport
 from millrace.object_stores import remove_folder
 from millrace.pipeline.analysis.pipeline import source_watermark
+from millrace.pipeline.functions import ARROW, PYSPARK, FunctionDef
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger, Watermark, freeze
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
 from millrace.telemetry.panel_registry import PanelRegistry
@@ -69,6 +70,8 @@ class QueryBuilder:
     """Sources whose dead letters are written by a query of their own."""
     _prepared: dict[str, DataStreamWriter] = field(default_factory=dict)
     """Queries that are built and not started."""
+    _has_functions: bool = False
+    """Whether the session has the pipeline's functions."""
 
     @property
     def spark(self) -> SparkSession:
@@ -101,6 +104,16 @@ class QueryBuilder:
             raise explain(error, place=query.place) from error
         self.started_queries.add(query.name)
         return running
+
+    def register_functions(self) -> None:
+        """Let SQL call the pipeline's functions; names of functions belong to the whole session."""
+        if self._has_functions or not self.pipeline.functions:
+            return
+        with VIEWS:
+            for function in self.pipeline.functions:
+                with explained(function.place):
+                    self.spark.udf.register(function.name, _udf(function))
+        self._has_functions = True
 
     def _prepare(self, query: Query) -> DataStreamWriter:
         """Build a query's table, up to its start."""
@@ -225,6 +238,18 @@ class QueryBuilder:
         return self.context.state / (CHECKPOINTS if query.lasts else PANEL_CHECKPOINTS) / query.name
 
 
+def _udf(function: FunctionDef) -> Any:
+    """Return the UDF of PySpark that calls a function: for each row, or with Arrow's arrays as they are."""
+    from pyspark.sql import functions as F
+
+    if function.kind == PYSPARK:
+        return function.function
+    if function.kind == ARROW:
+        arrow_udf: Any = F.arrow_udf  # its declared types leave this form out
+        return arrow_udf(function.function, function.returns)
+    return F.udf(function.function, function.returns, useArrow=True)
+
+
 class _MultiSink:
     """Several sinks for one table: a batch is computed once, kept while it is written, and counts when all have it."""
 
@@ -319,6 +344,7 @@ class QueryTables:
     def _result(self, table: TableDef) -> DataFrame:
         from pyspark.sql import DataFrame
 
+        self._builder.register_functions()
         read = {name: self._built[name] for name in table.reads}
         result = table.sql if table.function is None else table.function(**read)
         if table.ranking:

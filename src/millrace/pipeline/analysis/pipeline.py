@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from millrace.pipeline.analysis.operators import STATIC, UNKNOWN, StreamPlan
+from millrace.pipeline.analysis.operators import STATIC, UNKNOWN, Operator, StreamPlan
 from millrace.pipeline.analysis.python import python_plan
+from millrace.pipeline.functions import called_functions
 from millrace.pipeline.model import PipelineDef, SourceDef, TableDef, Watermark
 
 
@@ -63,7 +64,10 @@ def analyse(pipeline: PipelineDef) -> dict[str, StreamPlan]:
     for name in pipeline.upstream(*(table.name for table in pipeline.tables)):
         table = pipeline.table(name)
         if table and name.lower() not in plans:
-            plans[name.lower()] = _table_plan(table, plans)
+            plan = _table_plan(table, plans)
+            for function in called_functions(pipeline.functions, table):
+                plan = plan.then(Operator("python", f"{function.name}()", table.sql_place or table.place, table.name))
+            plans[name.lower()] = plan
     return plans
 
 

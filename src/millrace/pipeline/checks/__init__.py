@@ -19,6 +19,7 @@ from millrace.pipeline.checks import (
     state,
     tables,
     triggers,
+    user_functions,
 )
 from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.connector_facts import Connectors
@@ -45,6 +46,8 @@ RULES: tuple[Rule, ...] = (
     ranking.unknown_columns,
     ranking.rank_column,
     ranking.mixed_directions,
+    user_functions.function_names,
+    user_functions.argument_counts,
     connections.connector_mistakes,
     output_modes.unknown_mode,
     output_modes.mode_of_sink,

@@ -34,7 +34,7 @@ def unknown_functions(context: CheckContext) -> Iterator[Problem]:
 
     from millrace.pipeline.analysis.sql import location
 
-    known = spark_functions()
+    known = spark_functions() | {function.name.lower() for function in context.pipeline.functions}
     python = any(table.function is not None and table.sql is None for table in context.pipeline.tables)
     for table, node in _nodes(context):
         call = call_of(node) or (Call("UNNEST", 1, 1) if isinstance(node, exp.Unnest) else None)

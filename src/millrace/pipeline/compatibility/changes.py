@@ -113,6 +113,8 @@ def _tables(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
             continue
         if old[name]["watermark"] != new[name]["watermark"]:
             yield Change(COMPATIBLE, "table", f"table {name}: {_watermark(old[name], new[name])}")
+        for what in _changed_functions(name, old[name].get("functions", {}), new[name].get("functions", {})):
+            yield Change(UNKNOWN if keeps else COMPATIBLE, "table", what)
         yield from _ranked_otherwise(name, old[name].get("ranking"), new[name].get("ranking"))
         changed = _rewritten(name, old[name], new[name], now)
         if changed:
@@ -139,6 +141,15 @@ def _rewritten(name: str, old: QuerySnapshot, new: QuerySnapshot, now: QuerySnap
         what = f"table {name}: the file of its function changed, and it may call what is there"
         return Change(UNKNOWN, "table", what)
     return None
+
+
+def _changed_functions(table: str, old: QuerySnapshot, new: QuerySnapshot) -> Iterator[str]:
+    """Yield which functions of a table's SQL do something else, or may."""
+    for name in [name for name in new if name in old]:
+        if old[name]["function"] is None or old[name]["function"] != new[name]["function"]:
+            yield f"table {table}: the function {name}() changed"
+        elif old[name]["file"] != new[name]["file"]:
+            yield f"table {table}: the file of the function {name}() changed, and it may call what is there"
 
 
 def _ranked_otherwise(name: str, old: QuerySnapshot | None, new: QuerySnapshot | None) -> Iterator[Change]:

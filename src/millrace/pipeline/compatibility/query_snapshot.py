@@ -13,6 +13,7 @@ from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.analysis.scans import source_scans
 from millrace.pipeline.connector_facts import Connectors
+from millrace.pipeline.functions import called_functions
 from millrace.pipeline.model import Connection, PipelineDef, SinkDef, SourceDef, TableDef, Watermark
 from millrace.pipeline.plan import Query
 from millrace.pipeline.python_source import function_tree
@@ -36,7 +37,7 @@ def snapshot_query(pipeline: PipelineDef, query: Query, connectors: Connectors) 
         "trigger": str(query.sinks[0].trigger or pipeline.trigger),  # as declared, however this run ends
         "sources": {source.name: _source(source, connectors) for source in sources},
         "offsets": source_scans(pipeline, query.table, offsets=True),
-        "tables": {table.name: _table(table) for table in tables},
+        "tables": {table.name: _table(table) | _functions(pipeline, table) for table in tables},
         "sinks": [_sink(sink, connectors) for sink in query.sinks],
         "steps": [_operator(operator) for operator in plan.operators if operator.kind in STATEFUL],
         "certain": not plan.opaque and all(operator.certain for operator in plan.operators),
@@ -70,6 +71,18 @@ def _table(table: TableDef) -> QuerySnapshot:
         order = [[key.expression, key.descending, key.nulls_first] for key in table.ranking.order]
         snapshot["ranking"] = {"by": list(table.ranking.by), "order": order, "n": table.ranking.n}
     return snapshot
+
+
+def _functions(pipeline: PipelineDef, table: TableDef) -> QuerySnapshot:
+    """Return the functions that a table calls: their statements, and the files that they may call others of."""
+    functions = {
+        function.name: {
+            "function": _digest(f"{function_text(function.python)}\n{function.kind}\n{function.returns}"),
+            "file": _digest(_file_text(function.python)),
+        }
+        for function in called_functions(pipeline.functions, table)
+    }
+    return {"functions": functions} if functions else {}
 
 
 def _watermark(watermark: Watermark | None) -> list[Any] | None:

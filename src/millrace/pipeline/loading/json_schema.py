@@ -62,6 +62,7 @@ def json_schema(sources: Iterable[ConnectorForm], sinks: Iterable[ConnectorForm]
                 "anyOf": [_TEXT, {"type": "array", "items": _TEXT}],
                 "examples": ["../sources.yaml"],
             },
+            "functions": _FUNCTIONS,
             "sources": _named("What is read, by the name that tables use.", _one_of(sources, _SOURCE, ())),
             "tables": _named("Rows made from other rows by SQL.", _TABLE),
             "sinks": _listed("Where rows go.", _one_of(sinks, _SINK, ("from",))),
@@ -92,6 +93,11 @@ _SINK = {
     "trigger": _trigger("When this sink's query looks for new records."),
 }
 _SQL = {**_TEXT, "description": "A SELECT over the names of sources and other tables."}
+_FUNCTIONS = {
+    "description": "A Python file, or several, whose functions SQL may call by their names.",
+    "anyOf": [_TEXT, {"type": "array", "items": _TEXT}],
+    "examples": ["./udf.py"],
+}
 _FROM = {**_TEXT, "description": "The source or table whose rows are taken."}
 _COLUMNS = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
 _BY = {**_COLUMNS, "description": "The columns of the groups: each has rows of its own."}

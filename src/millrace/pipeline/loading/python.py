@@ -23,6 +23,8 @@ from typing import Any, TypeVar, overload
 
 from millrace.errors import InputError, InvalidDefinition, SourceLocation
 from millrace.pipeline import model
+from millrace.pipeline.functions import FunctionDef
+from millrace.pipeline.loading.functions import function_def
 from millrace.pipeline.python_source import called_text, returned_text
 from millrace.pipeline.ranking import LATEST, TOP, ranking
 from millrace.pipeline.sql import tables_read, tidy
@@ -55,6 +57,7 @@ class Pipeline:
         self._tables: list[model.TableDef] = []
         self._sinks: list[model.SinkDef] = []
         self._panels: list[model.Panel] = []
+        self._functions: list[FunctionDef] = []
         if (collected := _collected.get()) is not None:
             collected.append(self)
 
@@ -91,6 +94,24 @@ class Pipeline:
         at, marks = called_text(place, query)
         query, waits = tidy(query), as_watermark(watermark, place)
         self._tables.append(model.TableDef(name, read_by(query), query, None, waits, place, at, marks))
+
+    @overload
+    def function(self, function: F, /) -> F: ...
+    @overload
+    def function(self, _: None = None, /, *, name: str | None = None) -> Callable[[F], F]: ...
+    def function(self, function: F | None = None, /, *, name: str | None = None) -> F | Callable[[F], F]:
+        """Let SQL call a function by its name; type hints, or `mr.arrow_udf`, say the types."""
+        place = calling_place()
+
+        def add(function: F) -> F:
+            try:
+                self._functions.append(function_def(function, name))
+            except InvalidDefinition as error:
+                error.place = error.place or place
+                raise
+            return function
+
+        return add(function) if function is not None else add
 
     def latest(
         self,
@@ -161,7 +182,9 @@ class Pipeline:
         """What was written, frozen."""
         sources, tables = tuple(self._sources), tuple(self._tables)
         sinks, panels = tuple(self._sinks), tuple(self._panels)
-        return model.PipelineDef(self.name, sources, tables, sinks, panels, self._trigger, self._place).linked()
+        functions = tuple(self._functions)
+        place = self._place
+        return model.PipelineDef(self.name, sources, tables, sinks, panels, self._trigger, place, functions).linked()
 
 
 def calling_place() -> SourceLocation:

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 
 from millrace.errors import InputError, InvalidDefinition, Problem, SourceLocation, did_you_mean
 from millrace.pipeline import model
+from millrace.pipeline.functions import FunctionDef
+from millrace.pipeline.loading.functions import functions_of_file
 from millrace.pipeline.loading.python import read_by
 from millrace.pipeline.loading.yaml_document import Fields, FieldsByName, Items, Node, Scalar, read_document_file
 from millrace.pipeline.loading.yaml_include import included_sources
@@ -32,7 +34,7 @@ from millrace.pipeline.ranking import LATEST, TOP, ranking
 from millrace.pipeline.sql import blank_lines, tidy
 from millrace.units import parse_interval
 
-KEYS = ("name", "trigger", "include", "sources", "tables", "sinks", "panels")
+KEYS = ("name", "trigger", "include", "functions", "sources", "tables", "sinks", "panels")
 GENERAL = ("from", "mode", "trigger", "watermark", "static")
 """Words that every source or sink knows; of the others, one is the connector's name."""
 
@@ -113,6 +115,7 @@ class _Form:
             panels,
             self._trigger(fields) or model.FASTEST,
             key.place if key else place,
+            tuple(self._functions(fields)),
         ).linked()
 
     def _included(
@@ -135,6 +138,18 @@ class _Form:
         for name, (key, node) in shared.items():
             if name in taken:
                 yield replace(self._source(key, node), included=True)
+
+    def _functions(self, fields: FieldsByName) -> Iterator[FunctionDef]:
+        """The functions of the files that are named, by their paths from the pipeline's file."""
+        if "functions" not in fields or _is_empty(fields["functions"][1]):
+            return
+        node = fields["functions"][1]
+        for item in node.nodes if isinstance(node, Items) else (node,):
+            if name := self._values.text(item, "functions"):
+                functions, problems = functions_of_file(Path(self._file).parent / name, item.place)
+                for problem in problems:
+                    self._values.add(problem)
+                yield from functions
 
     def _source(self, key: Scalar, node: Node) -> model.SourceDef:
         fields = self._fields(node, f"source {key.text!r}", hint="write {kafka: topic, schema: …}") or {}
