@@ -20,7 +20,7 @@ from millrace.pipeline.schema import parse_schema
 
 DELAY_S = 4
 AT = EventTime("at", DELAY_S * 1_000_000, 60.0, Json(), parse_schema("at timestamp_ntz"), ("at",))
-BEGIN = datetime(2026, 1, 1)  # noqa: DTZ001 - as the records have it
+BEGIN = datetime(2026, 1, 1)
 
 
 class ServiceOf:
@@ -77,7 +77,7 @@ def batches(service: ServiceOf, most: int | None, count: int) -> list[list[int]]
     taken: list[list[int]] = []
     order = EarliestRecords(AT)
     start = ShardReadLimit("x", 0)
-    with closing(ShardReader(cast(Kinesis, service), start, poll=0.01, order=order)) as reader:
+    with closing(ShardReader(cast("Kinesis", service), start, poll=0.01, order=order)) as reader:
         while sum(map(len, taken)) < count:
             assert reader.wait(30)
             reader.take(most)

@@ -305,7 +305,9 @@ def _waiting(reader: KafkaSource, context: RunContext) -> int:
     if part and part.knows(reader.topics_now(cluster)):
         begin = part.starting(partitions)
         earliest = offsets.list_offsets(cluster, places, OffsetSpec.earliest())
-        first = {(topic, number): max(offset, begin[topic][str(number)]) for (topic, number), offset in earliest.items()}
+        first = {
+            (topic, number): max(offset, begin[topic][str(number)]) for (topic, number), offset in earliest.items()
+        }
     else:
         first = ends if reader.start == "latest" else offsets.list_offsets(cluster, places, OffsetSpec.earliest())
     read = context.next_offsets or first
