@@ -623,7 +623,7 @@ def test_entry_points() -> None:
 
 
 def test_keys_of_a_pipeline() -> None:
-    assert KEYS == ("name", "trigger", "include", "sources", "tables", "sinks", "panels")
+    assert KEYS == ("name", "trigger", "include", "functions", "sources", "tables", "sinks", "panels")
     assert GENERAL == ("from", "mode", "trigger", "watermark", "static")
     assert MODES == ("append", "update", "complete")
 

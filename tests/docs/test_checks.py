@@ -13,7 +13,7 @@ from millrace.errors import InvalidSchema
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "millrace"
 CONDITION = re.compile(r'"((?:[a-z]+\.)[a-z0-9-]+)"')
-MADE = re.compile(r'(?:Mistake|Problem)\(\s*"([a-z0-9.-]+)"')
+MADE = re.compile(r'(?:Mistake|Problem|NotFound)\(\s*"([a-z0-9.-]+)"')
 
 
 def conditions() -> set[str]:

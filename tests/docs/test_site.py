@@ -61,7 +61,8 @@ def test_every_command_and_option_is_in_the_reference() -> None:
         section = re.split(rf"^#+ {command.path}\n", page, maxsplit=1, flags=re.MULTILINE)[1].split("\n#")[0]
         assert command.help, command.path
         for one in command.parameters:
-            assert f"| `{one.written}` |" in section, (command.path, one.written)
+            written = one.written.replace("|", r"\|")
+            assert f"| `{written}` |" in section, (command.path, one.written)
             assert one.help, (command.path, one.written)
 
 

@@ -28,7 +28,9 @@ for worker in workers:
 
 def test_workers_that_the_worker_host_forked_count_as_sparks(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are no children of the JVM, and have the command of the host: one that is idle must not stand for all."""
-    monkeypatch.setattr("millrace.telemetry.measurements._WORKER_HOST", _HOST)  # the Spark of other tests has one, too
+    # The Spark of other tests has both, too.
+    monkeypatch.setattr("millrace.telemetry.measurements._WORKER_HOST", _HOST)
+    monkeypatch.setattr("millrace.telemetry.measurements._JVM", "no JVM")
     measurements = Measurements()
     meter = ProcessMeter(measurements)
     command = [sys.executable, "-c", _HOST_OF_A_BUSY_WORKER, _HOST]

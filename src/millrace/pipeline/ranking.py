@@ -11,7 +11,7 @@ rows the greatest one is taken, so that every run takes the same. Maps have no o
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,13 +52,6 @@ class Ranking:
     def bounded(self) -> bool:
         """Return whether the state of a group has at most `n` rows: Spark keeps the greatest or the least ones only."""
         return len({key.descending for key in self.order}) == 1
-
-    def expressions(self) -> Iterator[tuple[str, Any]]:
-        """Yield every expression as a syntax tree, with the key under which it is written."""
-        for text in self.by:
-            yield "by", _expression(text)
-        for key in self.order:
-            yield "order", _expression(key.expression)
 
     def sql(self, source: str, without_order: Collection[str] = ()) -> str:
         """Return the query over a source or table; the columns `without_order` cannot be compared."""
@@ -125,14 +118,6 @@ def ranking(
     if rank is not None and not (isinstance(rank, str) and re.fullmatch(r"[A-Za-z_]\w*", rank)):
         raise _invalid("rank", f"rank is the name of a column, not {rank!r}", at, "write rank: place")
     return Ranking(kind, groups, keys, n, rank, at)
-
-
-def columns_of(expression: Any) -> Iterator[tuple[str, ...]]:
-    """Yield each column of an expression as its parts: a table's name before it, fields after it."""
-    from sqlglot import exp
-
-    for column in expression.find_all(exp.Column):
-        yield tuple(part.name for part in column.parts)
 
 
 def _comparison(number: int, key: OrderKey) -> str:

@@ -33,7 +33,7 @@ tables:
     SELECT window(at, '1 minute') AS window, count(*) AS count
     FROM posts GROUP BY window(at, '1 minute')
 sinks:
-  - {from: popular, kafka: popular, mode: update}
+  - {from: popular, kafka: popular, key: window, mode: update}
 """
 WRONG = """\
 name: wrong

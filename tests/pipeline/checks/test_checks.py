@@ -76,7 +76,7 @@ def test_a_sound_pipeline_has_no_problems(told: Told) -> None:
             ["mode.session:0"],
         ),
         (
-            "SELECT session_window(at, '5m') AS w, count(*) AS n FROM b\nGROUP BY 1",
+            "SELECT session_window(at, '5 minutes') AS w, count(*) AS n FROM b\nGROUP BY 1",
             "console: ",
             ["stream.session-key:2"],
         ),

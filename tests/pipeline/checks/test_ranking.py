@@ -66,8 +66,8 @@ def test_a_mistake_in_python_has_its_line() -> None:
     [
         ("latest: {from: quotes, by: symbol, order: at}", []),
         ("latest: {from: quotes, by: quotes.symbol, order: Price * 2}", []),
-        ("latest: {from: quotes, by: symbo, order: at}", ["ranking.column:3"]),
-        ("top: {from: quotes, n: 1, order: [price DESC, size DESC]}", ["ranking.column:3"]),
+        ("latest: {from: quotes, by: symbo, order: at}", ["column.unknown:3"]),
+        ("top: {from: quotes, n: 1, order: [price DESC, size DESC]}", ["column.unknown:3"]),
         ("top: {from: quotes, n: 1, order: at, rank: Price}", ["ranking.column:3"]),
         ("top: {from: quotes, n: 1, order: 'at, price DESC'}", ["ranking.unbounded:3"]),
         ("top: {from: quotes, n: 0, order: at}", ["ranking.invalid:3"]),
@@ -93,7 +93,7 @@ def test_columns_of_a_ranking_are_those_of_what_it_reads_and_its_rank(read: Read
         "  best: {top: {from: quotes, n: 3, by: symbol, order: at, rank: place}}\n"
         "  t: {latest: {from: best, by: place, order: size}}\n"
     )
-    assert found(read, tables) == ["mode.chained:2", "ranking.column:2"]
+    assert found(read, tables) == ["column.unknown:2", "mode.chained:2"]
 
 
 def test_groups_with_event_time_end_and_carry_it_on(read: Read) -> None:

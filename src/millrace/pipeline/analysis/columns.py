@@ -1,6 +1,6 @@
 """The columns of sources, tables and the queries inside them, and how a name in SQL finds one.
 
-- `Column` is one column of some rows; `Relation` are the columns of some rows, as far as they are known.
+- `ResolvedColumn` is one column of some rows; `Relation` are the columns of some rows, as far as they are known.
 - `Scope` is what the expressions of one SELECT may name; `Scope.find` resolves a name as Spark does.
 - `field_type` is the type of a field of a struct, of a map or of an array of structs.
 """
@@ -32,7 +32,7 @@ _FROM_SPARK = (
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Column:
+class ResolvedColumn:
     """A column; two are the same only if they are one object, as with Spark's attributes."""
 
     name: str | None
@@ -45,10 +45,10 @@ class Column:
 class Relation:
     """The columns of some rows; `open` says that there may be others."""
 
-    columns: tuple[Column, ...] = ()
+    columns: tuple[ResolvedColumn, ...] = ()
     open: bool = False
 
-    def named(self, name: str) -> list[Column]:
+    def named(self, name: str) -> list[ResolvedColumn]:
         """Return the columns of a name."""
         return [column for column in self.columns if column.name and column.name.lower() == name.lower()]
 
@@ -56,11 +56,11 @@ class Relation:
         """Return the same columns as Spark sees them at another place of the query, renamed if there are names."""
         given = list(names)
         if given and len(given) != len(self.columns):
-            return Relation(tuple(map(Column, given)), self.open)
+            return Relation(tuple(map(ResolvedColumn, given)), self.open)
         if given:
             pairs = zip(given, self.columns, strict=True)
-            return Relation(tuple(Column(name, column.type) for name, column in pairs), self.open)
-        copies = {id(column): Column(column.name, column.type) for column in self.columns}
+            return Relation(tuple(ResolvedColumn(name, column.type) for name, column in pairs), self.open)
+        copies = {id(column): ResolvedColumn(column.name, column.type) for column in self.columns}
         return Relation(tuple(copies[id(column)] for column in self.columns), self.open)
 
 
@@ -69,7 +69,7 @@ UNKNOWN_RELATION = Relation(open=True)
 
 def relation_of(schema: Schema) -> Relation:
     """Return the columns that a schema declares."""
-    return Relation(tuple(Column(part.name, part.type) for part in schema.fields))
+    return Relation(tuple(ResolvedColumn(part.name, part.type) for part in schema.fields))
 
 
 class NotFound(Exception):
@@ -96,10 +96,10 @@ class Scope:
     outer: Scope | None = None
     relations: dict[str, Relation] = field(default_factory=dict)
     """What FROM reads, by the name that columns may be qualified with, in lower case."""
-    visible: list[Column] = field(default_factory=list)
+    visible: list[ResolvedColumn] = field(default_factory=list)
     """The columns that may be named without a qualifier, in the order of `SELECT *`."""
     open: bool = False
-    aliases: dict[str, Column] = field(default_factory=dict)
+    aliases: dict[str, ResolvedColumn] = field(default_factory=dict)
     """What the SELECT list has named so far, by the name in lower case."""
 
     def add(self, name: str, relation: Relation) -> None:
@@ -148,12 +148,12 @@ class Scope:
         if kind is None:
             return UNKNOWN_RELATION
         if isinstance(kind, Struct):
-            return Relation(tuple(Column(part.name, part.type) for part in kind.fields))
+            return Relation(tuple(ResolvedColumn(part.name, part.type) for part in kind.fields))
         name = ".".join(parts)
         hint = "only a struct has fields; for an array use explode or inline"
         raise NotFound("column.unknown", f"{name}.* is not possible: {name} is {kind.ddl()} and has no fields", hint)
 
-    def _candidates(self, parts: list[str]) -> tuple[list[Column], list[str], bool]:
+    def _candidates(self, parts: list[str]) -> tuple[list[ResolvedColumn], list[str], bool]:
         """Return the columns that a dotted name may mean, its fields, and whether there may be others."""
         qualified = self.relations.get(parts[0].lower()) if len(parts) > 1 else None
         if qualified is not None:
@@ -193,7 +193,7 @@ class Scope:
         return NotFound("column.unknown", f"there is no column {parts[0]!r}", did_you_mean(parts[0], visible), why)
 
 
-def _fields(column: Column, names: list[str]) -> Type | None:
+def _fields(column: ResolvedColumn, names: list[str]) -> Type | None:
     kind = column.type
     path = column.name or ""
     for name in names:

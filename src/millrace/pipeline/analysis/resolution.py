@@ -13,7 +13,15 @@ from typing import Any
 from sqlglot import exp
 
 from millrace.errors import InvalidSql, Problem
-from millrace.pipeline.analysis.columns import UNKNOWN_RELATION, Aliases, Column, NotFound, Relation, Scope, field_type
+from millrace.pipeline.analysis.columns import (
+    UNKNOWN_RELATION,
+    Aliases,
+    NotFound,
+    Relation,
+    ResolvedColumn,
+    Scope,
+    field_type,
+)
 from millrace.pipeline.analysis.sql import location
 from millrace.pipeline.analysis.types import WINDOW, call_name, generated, is_generator, type_of
 from millrace.pipeline.model import TableDef
@@ -72,13 +80,13 @@ class _Resolver:
             return Relation((*left.copy().columns, *others), left.open or right.open)
         same_number = len(left.columns) == len(right.columns) and not (left.open or right.open)
         pairs = zip(left.columns, right.columns, strict=True) if same_number else ((one, one) for one in left.columns)
-        columns = (Column(one.name, one.type if one.type == other.type else None) for one, other in pairs)
+        columns = (ResolvedColumn(one.name, one.type if one.type == other.type else None) for one, other in pairs)
         return Relation(tuple(columns), left.open)
 
     def _select(self, node: exp.Select, outer: Scope | None) -> Relation:
         scope = self._from(node, outer)
         scope.aliases.update(self._windows(node))
-        columns: list[Column] = []
+        columns: list[ResolvedColumn] = []
         is_open = False
         for expression in node.expressions:
             self._visit(expression, scope, Aliases.AFTER)
@@ -100,12 +108,12 @@ class _Resolver:
             self._visit(window, scope, Aliases.AFTER)
         return output
 
-    def _windows(self, node: exp.Select) -> Iterator[tuple[str, Column]]:
+    def _windows(self, node: exp.Select) -> Iterator[tuple[str, ResolvedColumn]]:
         """Yield the columns that `GROUP BY window(…)` adds to what the SELECT list may name."""
         for clause in (*node.expressions, node.args.get("group")):
             for part in clause.walk() if clause else ():
                 if (name := call_name(part)) in _WINDOWS:
-                    yield name, Column(name, WINDOW)
+                    yield name, ResolvedColumn(name, WINDOW)
 
     def _from(self, node: exp.Select, outer: Scope | None) -> Scope:
         scope = Scope(outer)
@@ -157,7 +165,7 @@ class _Resolver:
         first = [*(right.columns if right_kept else left.visible)]
         keys = [column for column in first if column.name and column.name.lower() in folded]
         if (join.side or "").upper() == "FULL":
-            keys = [Column(column.name, column.type) for column in keys]
+            keys = [ResolvedColumn(column.name, column.type) for column in keys]
         others = [
             column for column in (*left.visible, *right.columns) if not (column.name and column.name.lower() in folded)
         ]
@@ -176,7 +184,7 @@ class _Resolver:
             self._visit(inner, scope)
             relation = generated(inner, scope)
         if relation.open and names:
-            relation = Relation(tuple(map(Column, names)))
+            relation = Relation(tuple(map(ResolvedColumn, names)))
         scope.add(alias.name if alias else "", relation.copy(names))
 
     def _relation(self, node: Any, scope: Scope) -> Relation:
@@ -187,7 +195,7 @@ class _Resolver:
         if node.args.get("pivots") or node.args.get("laterals"):
             return UNKNOWN_RELATION
         if relation.open and names:
-            return Relation(tuple(map(Column, names)), open=True)
+            return Relation(tuple(map(ResolvedColumn, names)), open=True)
         return relation.copy(names)
 
     def _rows(self, node: Any, scope: Scope) -> Relation:
@@ -195,7 +203,7 @@ class _Resolver:
             return self.query(node, scope.outer)
         if isinstance(node, exp.Values):
             count = len(node.expressions[0].expressions) if isinstance(node.expressions[0], exp.Tuple) else 1
-            return Relation(tuple(Column(f"col{number + 1}") for number in range(count)))
+            return Relation(tuple(ResolvedColumn(f"col{number + 1}") for number in range(count)))
         if not isinstance(node, exp.Table) or node.db:
             return UNKNOWN_RELATION
         if not isinstance(node.this, exp.Identifier):
@@ -228,13 +236,15 @@ class _Resolver:
         if isinstance(node, exp.Aliases):
             names = [name.name for name in node.args["expressions"]]
             relation = generated(node.this, scope)
-            return relation.copy(names) if len(relation.columns) == len(names) else Relation(tuple(map(Column, names)))
+            if len(relation.columns) == len(names):
+                return relation.copy(names)
+            return Relation(tuple(map(ResolvedColumn, names)))
         bare = node.unalias() if isinstance(node, exp.Alias) else node
         relation = generated(bare, scope)
         if not relation.open or relation.columns:
             return relation.copy([node.alias]) if isinstance(node, exp.Alias) else relation
         if isinstance(node, exp.Alias):
-            return Relation((Column(node.alias, type_of(bare, scope)),))
+            return Relation((ResolvedColumn(node.alias, type_of(bare, scope)),))
         if is_generator(bare):
             return UNKNOWN_RELATION
         return self._unaliased(bare, scope)
@@ -245,14 +255,14 @@ class _Resolver:
         if isinstance(node, exp.Column):
             name: str | None = node.name
             column = next((found for found in scope.visible if found.name == name and not node.table), None)
-            return Relation((column or Column(name, type_of(node, scope)),))
+            return Relation((column or ResolvedColumn(name, type_of(node, scope)),))
         if isinstance(node, exp.Dot):
-            return Relation((Column(node.expression.name, type_of(node, scope)),))
+            return Relation((ResolvedColumn(node.expression.name, type_of(node, scope)),))
         if (called := call_name(node)) in (*_WINDOWS, "window_time"):
-            return Relation((Column(called, type_of(node, scope)),))
+            return Relation((ResolvedColumn(called, type_of(node, scope)),))
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null):
             return UNKNOWN_RELATION
-        return Relation((Column(None, type_of(node, scope)),))
+        return Relation((ResolvedColumn(None, type_of(node, scope)),))
 
     def _visit(self, node: Any, scope: Scope, aliases: Aliases = Aliases.NONE) -> None:
         """Report the columns of an expression that do not exist, and those of the queries inside it."""

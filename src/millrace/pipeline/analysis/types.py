@@ -13,7 +13,7 @@ from typing import Any
 from sqlglot import exp
 
 from millrace.errors import InvalidSchema
-from millrace.pipeline.analysis.columns import UNKNOWN_RELATION, Column, NotFound, Relation, Scope, field_type
+from millrace.pipeline.analysis.columns import UNKNOWN_RELATION, NotFound, Relation, ResolvedColumn, Scope, field_type
 from millrace.pipeline.schema import Array, Field, Map, Simple, Struct, Type, parse_schema
 from millrace.pipeline.sql import call_of
 
@@ -109,19 +109,19 @@ def generated(node: Any, scope: Scope) -> Relation:
     """Return the columns that a generator gives for each row; unknown for what is none, or only Spark knows."""
     name = call_name(node)
     if name == "range":
-        return Relation((Column("id", Simple("bigint")),))
+        return Relation((ResolvedColumn("id", Simple("bigint")),))
     if name not in _GENERATORS:
         return UNKNOWN_RELATION
     plain = name.removesuffix("_outer")
     argument = node.this if isinstance(node.this, exp.Expression) else next(iter(node.expressions), None)
     kind = type_of(argument, scope) if argument is not None else None
     if plain in ("explode", "posexplode"):
-        columns = [Column("pos", Simple("int"))] if plain == "posexplode" else []
+        columns = [ResolvedColumn("pos", Simple("int"))] if plain == "posexplode" else []
         if isinstance(kind, Array):
-            return Relation((*columns, Column("col", kind.element)))
+            return Relation((*columns, ResolvedColumn("col", kind.element)))
         if isinstance(kind, Map):
-            return Relation((*columns, Column("key", kind.key), Column("value", kind.value)))
+            return Relation((*columns, ResolvedColumn("key", kind.key), ResolvedColumn("value", kind.value)))
         return UNKNOWN_RELATION
     if plain == "inline" and isinstance(kind, Array) and isinstance(kind.element, Struct):
-        return Relation(tuple(Column(part.name, part.type) for part in kind.element.fields))
+        return Relation(tuple(ResolvedColumn(part.name, part.type) for part in kind.element.fields))
     return UNKNOWN_RELATION

@@ -43,7 +43,6 @@ RULES: tuple[Rule, ...] = (
     columns.unknown_columns,
     columns.unknown_sink_columns,
     columns.updates_without_key,
-    ranking.unknown_columns,
     ranking.rank_column,
     ranking.mixed_directions,
     user_functions.function_names,

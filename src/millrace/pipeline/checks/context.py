@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from millrace.errors import Problem
-from millrace.pipeline.analysis.columns import UNKNOWN_RELATION, Column, Relation, relation_of
+from millrace.pipeline.analysis.columns import UNKNOWN_RELATION, Relation, ResolvedColumn, relation_of
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator, StreamPlan
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.connector_facts import Connectors, Facts
@@ -40,7 +40,7 @@ def _type(kind: Type) -> str:
     return "number" if name in _NUMBER_TYPES else "time" if name in _TIME_TYPES else "other"
 
 
-def _known(column: Column) -> KnownColumn:
+def _known(column: ResolvedColumn) -> KnownColumn:
     kind = column.type
     if isinstance(kind, Simple | Decimal):
         return KnownColumn(column.name or "", _type(kind), kind.ddl())
@@ -113,6 +113,10 @@ class CheckContext:
             if table is not None and table.sql is not None:
                 relations[name.lower()], mistakes = resolved(table, relations)
                 problems += mistakes
+                if table.ranking:  # its rows are those of what it reads, which its SQL does not say
+                    read = relations.get(table.reads[0].lower(), UNKNOWN_RELATION)
+                    rank = tuple(map(ResolvedColumn, filter(None, [table.ranking.rank])))
+                    relations[name.lower()] = Relation((*read.columns, *rank), read.open)
             elif table is None and source is not None:
                 schema = self.source_facts(source).schema
                 relations[name.lower()] = UNKNOWN_RELATION

@@ -1,6 +1,6 @@
 """Rules about tables of the forms `latest` and `top`.
 
-- They name columns of what they read, and a new column for the rank.
+- The column of the rank is a new one.
 - An order of both directions keeps whole groups.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millrace.errors import Problem, SourceLocation, did_you_mean
+from millrace.errors import Problem, SourceLocation
 from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.model import TableDef
-from millrace.pipeline.ranking import Ranking, columns_of
+from millrace.pipeline.ranking import Ranking
 
 
 def _rankings(context: CheckContext) -> Iterator[tuple[TableDef, Ranking, list[str] | None]]:
@@ -21,22 +21,6 @@ def _rankings(context: CheckContext) -> Iterator[tuple[TableDef, Ranking, list[s
             source = context.pipeline.element(table.reads[0])
             columns = context.columns(source) if source else None
             yield table, table.ranking, None if columns is None else [column.name for column in columns]
-
-
-def unknown_columns(context: CheckContext) -> Iterator[Problem]:
-    """A ranking is by columns of what it reads, as far as they are known without Spark."""
-    for table, ranking, names in _rankings(context):
-        if names is None:
-            continue
-        source = table.reads[0]
-        known = set(map(str.lower, names))
-        for key, expression in ranking.expressions():
-            for parts in columns_of(expression):
-                column = parts[1] if parts[0].lower() == source.lower() and len(parts) > 1 else parts[0]
-                if not known.intersection((column.lower(), parts[0].lower())):
-                    message = f"{ranking.kind} of table {table.name!r}: {source!r} has no column {column!r}"
-                    hint = did_you_mean(column, names)
-                    yield Problem("ranking.column", message, _place(table, ranking, key), hint)
 
 
 def rank_column(context: CheckContext) -> Iterator[Problem]:
