@@ -144,3 +144,22 @@ def test_a_plan_has_the_state_that_spark_sees(spark: SparkSession, tmp_path: Pat
     assert [(one.kind, one.table, one.keys, one.bounded) for one in operators["counted-update"]] == [
         ("aggregate", "counted", ("id",), False)
     ]
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected"), [("", ["pipeline.invalid"]), (" AND y.at <= x.at + INTERVAL 1 MINUTE", [])]
+)
+def test_a_full_join_is_bounded_in_both_directions(spark: SparkSession, bound: str, expected: list[str]) -> None:
+    pipeline = mr.Pipeline("joined")
+    for name in ("a", "b"):
+        pipeline.source(name, mr.kafka(name, schema="id bigint, at timestamp"), watermark=("at", "10 seconds"))
+
+    @pipeline.table
+    def joined(a: DataFrame, b: DataFrame) -> DataFrame:
+        on = F.expr(f"x.id = y.id AND y.at >= x.at{bound}")
+        return a.alias("x").join(b.alias("y"), on, "full").select("x.id")
+
+    pipeline.sink("joined", mr.console())
+    found = deep_problems(pipeline.model(), spark)
+    assert [problem.condition for problem in found] == expected
+    assert all("both directions" in problem.message for problem in found)

@@ -85,6 +85,22 @@ def test_a_sound_pipeline_has_no_problems(told: Told) -> None:
         ("SELECT b.* FROM b\nLEFT JOIN a ON b.at = a.at", "console: ", ["join.unbounded:2"]),
         ("SELECT b.* FROM b\nJOIN a ON b.at = a.at", "console: ", ["join.one-sided?:2"]),
         ("SELECT b.* FROM b\nJOIN c ON b.at = c.at", "console: ", []),
+        ("SELECT b.* FROM b\nJOIN c ON b.id = c.id AND c.at >= b.at", "console: ", ["state.join?:2"]),
+        (
+            "SELECT c.at, count(*) AS n FROM b JOIN c\nON b.id = c.id AND c.at BETWEEN b.at AND b.at GROUP BY c.at",
+            "console: ",
+            [],
+        ),
+        (
+            "SELECT c.at, count(*) AS n FROM b\nJOIN c ON b.id = c.id AND c.at >= b.at GROUP BY c.at",
+            "console: ",
+            ["state.join?:2"],
+        ),
+        (
+            "SELECT b.at, count(*) AS n FROM b\nJOIN c ON b.id = c.id AND c.at >= b.at GROUP BY b.at",
+            "console: ",
+            ["state.join?:2", "mode.append:0"],
+        ),
         ("SELECT *\nFROM a\nORDER BY id", "console: ", ["stream.sort:3"]),
         ("SELECT *\nFROM a\nLIMIT 3", "console: ", ["stream.limit-ends?:3"]),
         ("SELECT *\nFROM a\nLIMIT 3", "console: , mode: update", ["stream.limit:3"]),

@@ -30,6 +30,7 @@ from millrace.engine.checkpoints.resume import ResumePlanner, sink_contexts
 from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain, explained
 from millrace.engine.queries import bad_records
+from millrace.engine.queries.stream_joins import require_both_bounds
 from millrace.engine.session.spark_conf import is_local
 from millrace.errors import InputError, InvalidDefinition, MillraceError, OffsetsGone, Problem
 from millrace.errors.transport import to_transport
@@ -387,13 +388,17 @@ def _has_order(kind: DataType) -> bool:
 
 
 def require_supported(frame: DataFrame, mode: str) -> None:
-    """Raise Spark's exception if a stream cannot do what a table wants of it, unless a setting allows it."""
+    """Raise Spark's exception if a stream cannot do what a table wants of it, unless a setting allows it.
+
+    Raise ours where rows would be lost.
+    """
+    jvm: Any = frame.sparkSession._jvm
+    spark, plan = jvm.org.apache.spark.sql, frame._jdf.queryExecution().analyzed()
+    require_both_bounds(plan, jvm)
     if str(frame.sparkSession.conf.get(_UNSUPPORTED_CHECK)).lower() == "false":
         return
-    spark: Any = frame.sparkSession._jvm.org.apache.spark.sql
     output_mode = getattr(spark.streaming.OutputMode, mode.capitalize())()
-    checker = spark.catalyst.analysis.UnsupportedOperationChecker
-    checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), output_mode)
+    spark.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, output_mode)
 
 
 def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:

@@ -80,6 +80,10 @@ class StreamPlan:
         """Return the plan with other watermark columns."""
         return replace(self, watermark_columns=watermark_columns)
 
+    def without_watermark(self) -> StreamPlan:
+        """Return the plan of rows whose event time is not in order; what is not known stays so."""
+        return self if self.watermark_columns is None else replace(self, watermark_columns=frozenset())
+
     def watermarked(self, column: str) -> StreamPlan:
         """Return the plan with a watermark; an empty name is a column that could not be read."""
         if self.watermark_columns is None or not column:

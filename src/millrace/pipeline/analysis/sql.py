@@ -57,9 +57,9 @@ def _bounded(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> bool | 
     equal = _equal_event_times(sides, join, where)
     if equal == {"left", "right"} or (equal and kind in ("inner", "cross")):
         return True
-    conditions = [*_conjuncts(join.args.get("on")), *_conjuncts(where)]
-    ranges = [condition for condition in conditions if isinstance(condition, _RANGES) and _spans(condition, sides)]
-    return not equal and _ends_unmatched(kind, ranges, sides) and has_join_watermarks(kind, sides.left, sides.right)
+    needed = {"left": {"left"}, "semi": {"left"}, "right": {"right"}}.get(kind, {"left", "right"})
+    ends = not equal and needed <= _lower_bounds(sides, join, where)
+    return ends and has_join_watermarks(kind, sides.left, sides.right)
 
 
 def _equal_event_times(sides: JoinSides, join: exp.Join, where: Any) -> set[str]:
@@ -84,17 +84,22 @@ def _of(operand: Any, sides: JoinSides) -> set[str]:
     return {side for side, columns in both if operand.name.lower() in columns}
 
 
-def _ends_unmatched(kind: str, ranges: list[Any], sides: JoinSides) -> bool:
-    """Return whether ranges of event times show when a row of the sides that are kept has no partner any more.
+def _in_order(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> set[str]:
+    """Return the sides whose event time is still in order after a join: none of its rows is behind the watermark."""
+    if kind == "semi" or _equal_event_times(sides, join, where):
+        return {"left", "right"}
+    return _lower_bounds(sides, join, where)
 
-    A row of the left side waits until the right side's event time has passed it: its own time must have a lower bound
-    by the right side's.
+
+def _lower_bounds(sides: JoinSides, join: exp.Join, where: Any) -> set[str]:
+    """Return the sides whose event time has a lower bound by the other side's.
+
+    A row of such a side waits until the other side's event time has passed it: its state ends, and what has no partner
+    is known. Rows of a side without one are kept for ever, and join with rows that are much newer.
     """
-    if not ranges:
-        return False
-    lower_bounds = {side for condition in ranges for side in _sides_with_lower_bound(condition, sides)}
-    needed = {"left": {"left"}, "semi": {"left"}, "right": {"right"}, "full": {"left", "right"}}.get(kind, set())
-    return needed <= lower_bounds
+    conditions = [*_conjuncts(join.args.get("on")), *_conjuncts(where)]
+    ranges = [condition for condition in conditions if isinstance(condition, _RANGES) and _spans(condition, sides)]
+    return {side for condition in ranges for side in _sides_with_lower_bound(condition, sides)}
 
 
 def _sides_with_lower_bound(condition: Any, sides: JoinSides) -> set[str]:
@@ -269,6 +274,14 @@ class _From:
     named: dict[str, StreamPlan] = field(default_factory=dict)
 
 
+def _forget_times(in_order: set[str], origin: _From, right: StreamPlan) -> StreamPlan:
+    """Take the watermark from the sides of a join whose event time is not in order; return the right side."""
+    if "left" not in in_order:
+        origin.plan = origin.plan.without_watermark()
+        origin.named = {name: plan.without_watermark() for name, plan in origin.named.items()}
+    return right if "right" in in_order else right.without_watermark()
+
+
 class _Analysis:
     def __init__(self, table: TableDef, inputs: Mapping[str, StreamPlan]) -> None:
         self.table, self.inputs = table, inputs
@@ -359,6 +372,8 @@ class _Analysis:
         kind = join_kind(join)
         where = node.args.get("where") if kind in ("inner", "cross") else None
         operator_kind = join_operator_kind(kind, origin.plan, right)
+        if operator_kind == "join":
+            right = _forget_times(_in_order(kind, sides, join, where), origin, right)
         origin.plan = merged_plan((origin.plan, right))
         if operator_kind:
             more: dict[str, Any] = {"join": kind, "keys": join_condition(join)}

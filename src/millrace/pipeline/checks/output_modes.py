@@ -56,6 +56,9 @@ def append_without_watermark(context: CheckContext) -> Iterator[Problem]:
 
 def _append_hint(context: CheckContext, sink: SinkDef, operator: Operator) -> str:
     table = context.pipeline.table(operator.table)
+    for join in context.plan(sink.table).operators:
+        if join.kind == "join" and join.bounded is False:
+            return f"give the join ({join.place}) a time bound in both directions: its rows are in no order of time"
     if table and table.watermark:
         return f"the watermark of {table.name!r} holds for its result: give one to what it reads, or use mode: update"
     for element in context.watermarked(sink):

@@ -40,7 +40,7 @@ def unbounded_state(operator: Operator, mode: str) -> Iterator[Problem]:
         hint = "set a watermark, and deduplicate within it or by columns with its event time among them"
         yield Problem("state.deduplication", message, operator.place, hint, why, "warning")
     elif operator.kind == "join" and operator.join in ("inner", "cross"):
-        why = "every row of both streams is kept, since a partner may always come"
+        why = "rows are kept for ever if a partner may always come"
         message = f"the state of the join in {operator.table!r} can grow for ever"
         yield Problem("state.join", message, operator.place, _TIME_BOUND_HINT, why, "warning")
 

@@ -1,0 +1,103 @@
+"""A query that `check` and Spark take gives as a stream, however its rows are cut, what it gives as a batch.
+
+`make chaos` compares thousands: MILLRACE_TEST_QUERIES says how many, MILLRACE_TEST_SEED which.
+"""
+
+# ruff: noqa: S608 - SQL is made here, from constants
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from pyspark.sql import SparkSession
+
+from .stateful_queries import QueryGenerator, StatefulQuery
+from .stream_comparison import Difference, StreamComparison, in_groups, refusals
+
+_GROUP = 12
+"""How many queries are one stream. The plan of more takes longer than those of two streams."""
+_DATA = 8
+"""How many sets of rows there are."""
+_QUICK_SEED, _QUICK_QUERIES = 25, 16
+
+COUNTS = "SELECT window(at, '20 seconds') AS w, k, count(*) AS n FROM a GROUP BY 1, 2"
+SHARED = {
+    "most": f"SELECT c.w, c.k, c.n FROM ({COUNTS}) c "
+    f"JOIN (SELECT w, max(n) AS m FROM ({COUNTS}) GROUP BY w) x ON c.w = x.w AND c.n = x.m",
+    "list": "SELECT w, best.k, best.n FROM (SELECT w, explode(filter(counted, c -> c.n = m)) AS best FROM "
+    f"(SELECT w, max(n) AS m, collect_list(struct(k, n)) AS counted FROM ({COUNTS}) GROUP BY w))",
+    "union": f"SELECT w, n, 'one' AS side FROM ({COUNTS}) UNION ALL SELECT w, n, 'other' AS side FROM ({COUNTS})",
+}
+"""Queries whose branches begin with the same aggregation; `list` does without a join what `most` does."""
+
+LOSING = {
+    "full": "SELECT x.id, y.id AS other FROM a x FULL JOIN b y ON x.k = y.k AND x.v = y.v AND y.at >= x.at",
+    "late": "SELECT x.at, count(*) AS n FROM a x JOIN b y ON x.k = y.k AND y.at >= x.at GROUP BY x.at",
+}
+"""Queries that Spark takes as streams, and that lose rows."""
+
+
+@pytest.fixture(scope="module")
+def comparison(spark: SparkSession) -> StreamComparison:
+    """Streams and batches in a session of their own."""
+    return StreamComparison(spark)
+
+
+def compared(comparison: StreamComparison, seed: int, queries: int) -> tuple[int, list[Difference]]:
+    """Return how many queries of a seed `check` takes, and their differences."""
+    taken = [query for query in QueryGenerator(seed).queries(queries) if not refusals(query)]
+    groups = enumerate(in_groups(taken, _GROUP))
+    return len(taken), [found for number, group in groups for found in comparison.differences(group, number % _DATA)]
+
+
+def test_branches_that_share_an_aggregation(comparison: StreamComparison) -> None:
+    queries = [StatefulQuery(name, sql, "append") for name, sql in SHARED.items()]
+    assert [refusals(query) for query in queries] == [[]] * len(queries)
+    assert comparison.differences(queries, 1) == []
+    as_batch = comparison.as_batch(queries, 1)
+    assert as_batch["list"] == as_batch["most"] != Counter()
+
+
+def test_what_a_reused_exchange_does_is_found(comparison: StreamComparison) -> None:
+    """Only the run in three has batches without rows, for which Spark computes watermarks from the reused exchange."""
+    with comparison.setting("spark.sql.exchange.reuse", "true"):
+        found = comparison.differences([StatefulQuery("most", SHARED["most"], "append")], 1)
+    assert [(difference.batches, difference.unexpected) for difference in found] == [(3, ())]
+
+
+def test_what_loses_rows_is_refused(comparison: StreamComparison) -> None:
+    queries = [StatefulQuery(name, sql, "append") for name, sql in LOSING.items()]
+    assert {query.name: refusals(query) for query in queries} == {"full": ["join.unbounded"], "late": ["mode.append"]}
+    assert {found.query.name for found in comparison.differences(queries, 1) if found.missing} == set(LOSING)
+
+
+def test_generated_queries(comparison: StreamComparison) -> None:
+    taken, differences = compared(comparison, _QUICK_SEED, _QUICK_QUERIES)
+    assert taken >= _QUICK_QUERIES * 3 // 4
+    assert differences == []
+
+
+def seeds() -> Iterator[tuple[int, int]]:
+    """Yield seeds with numbers of queries, 100 of each seed."""
+    first, queries = (
+        int(os.environ.get("MILLRACE_TEST_SEED", "1")),
+        int(os.environ.get("MILLRACE_TEST_QUERIES", "1000")),
+    )
+    for seed, done in zip(count(first), range(0, queries, 100), strict=False):
+        yield seed * 1000, min(100, queries - done)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(6 * 3600)
+def test_many_generated_queries(comparison: StreamComparison) -> None:
+    total: Counter[str] = Counter()
+    differences: list[Difference] = []
+    for seed, queries in seeds():
+        taken, found = compared(comparison, seed, queries)
+        total.update(compared=taken, refused=queries - taken, different=len({one.query.name for one in found}))
+        differences += found
+        print(f"seed {seed}: {dict(total)}", *found, sep="\n", flush=True)  # noqa: T201 - it takes an hour
+    assert differences == []
