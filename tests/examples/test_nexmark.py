@@ -28,6 +28,7 @@ from millrace.feeds.base.api import FEEDS, Run
 from millrace.pipeline.checks import check
 from millrace.pipeline.loading import load
 from millrace.pipeline.model import Connection, PipelineDef, SinkDef, SourceDef, connection
+from millrace.pipeline.plan import make_plan
 from millrace.testing import PipelineTest
 from millrace.testing.compare import difference
 from millrace.testing.spark import use_session
@@ -204,11 +205,12 @@ def test_rows_from_a_topic(
     written = moved(pipeline(name), topic, tmp_path / "q10", most)
     MEMORY.clear()
     status = run_pipeline(written)
-    for sink in written.sinks:
-        assert_exact(sink.table, rows_of(sink), expected)
-        assert status.query(sink.table).late_rows == 0
+    for query in make_plan(written).queries:
+        (sink,) = query.sinks
+        assert_exact(query.table, rows_of(sink), expected)
+        assert status.query(query.name).late_rows == 0
         if most:
-            assert status.query(sink.table).batches >= len(events) // most
+            assert status.query(query.name).batches >= len(events) // most
 
 
 def moved(pipeline: PipelineDef, topic: str, folder: Path, most: int | None) -> PipelineDef:
