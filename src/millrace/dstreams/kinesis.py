@@ -72,11 +72,13 @@ class _ShardSlice:
     stream: str
     range: SequenceRange
     records: _ShardRecords | None
-    go_on: bool
+    skip_lost: bool
 
     def decoded(self, decoder: Decoder) -> Iterator[Any]:
         """Return the decoded records, in a task; aggregates of the Kinesis Producer Library are split."""
-        records = self.records or _shard_records(read_again(self.kinesis, self.stream, self.range, go_on=self.go_on))
+        records = self.records or _shard_records(
+            read_again(self.kinesis, self.stream, self.range, skip_lost=self.skip_lost)
+        )
         for sequence, data in records:
             aggregated = deaggregate(data)
             for content in (data,) if aggregated is None else (record for _, record in aggregated):
@@ -128,7 +130,7 @@ class KinesisStreamSource(StreamSource):
         if client.reader is None:
             client.leases = client.leases or self._leases(batch)
             begin = start or self._start(client.leases)
-            client.reader = ShardReader(self._door, begin, go_on=_continues_on_data_loss(batch))
+            client.reader = ShardReader(self._door, begin, skip_lost=_continues_on_data_loss(batch))
             client.reader.wait(min(2.0, batch.seconds / 2))  # else the first batch would always be empty
             if start is None:
                 # The start is saved before anything is read: a program that crashes now starts there again.

@@ -104,11 +104,11 @@ class ProcessMeter:
 
     def _cpu_of_spark(self) -> float:
         """Return the use by the JVM and the Python workers, which it or the worker host has started."""
-        found: dict[int, psutil.Process] = {}
+        processes: dict[int, psutil.Process] = {}
         for root in self._roots.values():
             with suppress(psutil.Error):
-                found |= {process.pid: process for process in [root, *root.children(recursive=True)]}
-        self._processes = {pid: self._processes.get(pid, process) for pid, process in found.items()}
+                processes |= {process.pid: process for process in [root, *root.children(recursive=True)]}
+        self._processes = {pid: self._processes.get(pid, process) for pid, process in processes.items()}
         total = 0.0
         for process in self._processes.values():
             with suppress(psutil.Error):

@@ -19,7 +19,7 @@ from millrace.formats.json import Json
 from millrace.pipeline.schema import parse_schema
 
 DELAY_S = 4
-AT = EventTime("at", DELAY_S * 1_000_000, 60.0, Json(), parse_schema("at timestamp_ntz"), ("at",))
+AT = EventTime("at", DELAY_S * 1_000_000, 60.0, Json(), parse_schema("at timestamp_ntz"), "at")
 BEGIN = datetime(2026, 1, 1)
 
 

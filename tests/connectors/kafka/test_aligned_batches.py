@@ -26,7 +26,7 @@ from millrace.telemetry.progress import alignment_report
 Times = dict[int, list[int]]
 """Event times in milliseconds, by partition."""
 DELAY_MS = 4_000
-AT = EventTime("at", DELAY_MS * 1000, 60.0, Json(), parse_schema("at timestamp_ntz"), ("at",))
+AT = EventTime("at", DELAY_MS * 1000, 60.0, Json(), parse_schema("at timestamp_ntz"), "at")
 
 
 def text_of(moment_ms: int) -> bytes:

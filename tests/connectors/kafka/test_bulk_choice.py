@@ -90,7 +90,7 @@ def test_batches_that_are_cut_are_read_in_bulk_where_there_is_a_watermark(
     reader = KafkaSource(topic=(topic,), schema="at timestamp", more={}, **options)
     begin = {topic: dict.fromkeys("012", 0)}
     part = None if end is None else ReplayRange(begin, {topic: dict.fromkeys("012", end)})
-    context = context_of(cluster, tmp_path, watermark=SourceWatermark(4.0, ("at",)), offset_range=part)
+    context = context_of(cluster, tmp_path, watermark=SourceWatermark(4.0, "at"), offset_range=part)
     assert in_bulk(reader, context) is bulk
     assert not in_bulk(reader, replace(context, watermark=None))
 
@@ -99,7 +99,7 @@ def test_sparks_own_source_has_no_maximum_where_records_would_be_late(
     cluster: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    context = context_of(cluster, tmp_path, watermark=SourceWatermark(4.0, ("at",)), notify=said.append)
+    context = context_of(cluster, tmp_path, watermark=SourceWatermark(4.0, "at"), notify=said.append)
     capped = KafkaSource(topic=(topic,), schema="at timestamp", max_per_batch=5, more={})
     assert "maxOffsetsPerTrigger" not in capped._options(context)
     assert not said  # it was chosen because everything fits in one batch

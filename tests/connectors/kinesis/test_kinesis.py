@@ -88,7 +88,7 @@ def test_shards_that_are_read_in_many_batches_stay_together_in_event_time(
     emulator: Emulator, stream: str, most: int | None
 ) -> None:
     """One shard has the first half of the time and nearly nothing of the second, the other one the second half."""
-    event_time = EventTime("at", 4_000_000, 60.0, Json(), parse_schema("at timestamp_ntz"), ("at",))
+    event_time = EventTime("at", 4_000_000, 60.0, Json(), parse_schema("at timestamp_ntz"), "at")
     seconds = {"shardId-000000000000": [*range(300), 599], "shardId-000000000001": [5, *range(300, 600)]}
     for shard, own in seconds.items():
         values = [json.dumps({"at": f"2026-01-01T00:{second // 60:02}:{second % 60:02}"}) for second in own]

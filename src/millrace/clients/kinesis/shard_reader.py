@@ -84,12 +84,12 @@ class ShardReader:
         *,
         poll: float = 0.25,
         most: int = MAX_RECORDS,
-        go_on: bool = False,
+        skip_lost: bool = False,
         until: int | None = None,
         order: RecordOrder | None = None,
     ) -> None:
         self._door, self._poll, self._most = door, poll, min(most, MAX_RECORDS)
-        self._go_on, self._until, self._order = go_on, until, order
+        self._skip_lost, self._until, self._order = skip_lost, until, order
         self._stream = door.stream(start.stream)
         self._reach = self._same(start)
         self._listed: list[Shard] = []
@@ -194,7 +194,7 @@ class ShardReader:
         if start.is_of(self._stream):
             return start
         what = f"stream {start.stream!r} was deleted and created again since it was read"
-        if not self._go_on:
+        if not self._skip_lost:
             why = "the sequence numbers that are known are those of other records"
             raise RecordsGone(what, why=why, hint=_hint("start from scratch with another --state"))
         _LOG.warning("%s: it is read from its oldest record", what)
@@ -351,7 +351,7 @@ class ShardReader:
     def _lost(self, shard: _ShardState) -> None:
         place = f"after {shard.position.after}" if shard.position.after else "first"
         what = f"stream {self._stream.name!r}, {shard.shard}: what came {place} may be gone"
-        if not self._go_on:
+        if not self._skip_lost:
             kept, since = self._stream.retention // 3_600_000, boto_time(shard.position.seen)
             why = f"Kinesis keeps records for {kept} h, and nobody has looked since {since:%F %T} UTC"
             raise RecordsGone(what, why=why, hint=_hint("raise the retention of the stream for the next time"))
@@ -383,7 +383,7 @@ class ShardReader:
             self._again(shard.shard, pause)
 
 
-def read_again(door: Kinesis, stream: str, span: SequenceRange, *, go_on: bool = False) -> list[Record]:
+def read_again(door: Kinesis, stream: str, span: SequenceRange, *, skip_lost: bool = False) -> list[Record]:
     """The records of a span, as they were read before; raises where they are no longer there."""
     doing = f"read {span.shard} of stream {stream!r} again"
     client, last = door.client(), int(span.last)
@@ -408,7 +408,7 @@ def read_again(door: Kinesis, stream: str, span: SequenceRange, *, go_on: bool =
         quiet = not answer["Records"] and not answer.get("MillisBehindLatest")
         at = None if beyond or quiet else answer.get("NextShardIterator")
     whole = records and (records[0]["SequenceNumber"], records[-1]["SequenceNumber"]) == (span.first, span.last)
-    if not whole and not go_on:
+    if not whole and not skip_lost:
         raise RecordsGone(
             f"stream {stream!r}, {span.shard}: not all records from {span.first} to {span.last} are there any more",
             why="a batch that was begun must be read again, and Kinesis has deleted a part of it",

@@ -23,7 +23,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millrace.formats.base import Decoder, Format
 from millrace.pipeline.schema import Schema
@@ -49,8 +48,8 @@ class EventTime:
     format: Format | None = None
     """What decodes records; None: the time that the system has given a record is its event time."""
     schema: Schema | None = None
-    path: tuple[str, ...] = ()
-    """The name of the column, and of fields in it."""
+    column: str = ""
+    """The name of the column."""
 
     def of(self, values: pa.Array, given: Times) -> Times:
         """Return the event time of records by their bytes, and the times that the system has given them."""
@@ -59,9 +58,7 @@ class EventTime:
         times = np.full(len(values), NO_TIME, np.int64)
         decoded = self._decoder.decode(values)
         if decoded.rows.num_rows:
-            column = decoded.rows.column(self.path[0])
-            for name in self.path[1:]:
-                column = pc.struct_field(column, name)
+            column = decoded.rows.column(self.column)
             moments = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).fill_null(NO_TIME)
             good = slice(None) if decoded.good is None else decoded.good.to_numpy()
             times[good] = moments.to_numpy(zero_copy_only=False)

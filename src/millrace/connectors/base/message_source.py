@@ -20,7 +20,7 @@ from millrace.connectors.base.registry import build
 from millrace.errors import InputError, InvalidDefinition, InvalidOption, did_you_mean
 from millrace.formats.base import FORMATS, Format
 from millrace.pipeline.connector_facts import OptionMistake, RecordForm
-from millrace.pipeline.schema import Schema, Simple, Struct, Type, parse_schema
+from millrace.pipeline.schema import Schema, Simple, parse_schema
 from millrace.plugins import option
 from millrace.units import parse_duration, parse_time
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ARRIVAL = "arrival"
 """The times that a system gives records, where batches are cut by these."""
-_EVENT_TIME_TYPES = (Simple("timestamp"), Simple("timestamp_ntz"))
+_TIMESTAMPS = (Simple("timestamp"), Simple("timestamp_ntz"))
 ON_BAD = ("dead_letter", "drop", "fail")
 
 
@@ -175,28 +175,19 @@ class PartitionedSource(DecodedSource):
 
     def time_columns(self) -> tuple[str, ...]:
         """Return the columns of the records that may have their event time."""
-        return tuple(field.name for field in self._decoded().fields if field.type in _EVENT_TIME_TYPES)
+        return tuple(field.name for field in self._decoded().fields if field.type in _TIMESTAMPS)
 
-    def event_time_path(self, watermark: SourceWatermark | None) -> tuple[str, ...]:
-        """Return the column with the event time, and fields in it; empty if it is not among those of the records."""
-        if watermark is None or not watermark.path or self.alignment != "event_time":
-            return ()
-        kind: Type = Struct(self._decoded().fields)
-        path = []
-        for name in watermark.path:
-            fields = kind.fields if isinstance(kind, Struct) else ()
-            field = next((field for field in fields if field.name.lower() == name.lower()), None)
-            if field is None:
-                return ()
-            path.append(field.name)
-            kind = field.type
-        return tuple(path) if kind in _EVENT_TIME_TYPES else ()
+    def event_time_column(self, watermark: SourceWatermark | None) -> str:
+        """Return the column with the event time; empty if it is not among those of the records."""
+        if watermark is None or self.alignment != "event_time":
+            return ""
+        return next((name for name in self.time_columns() if name.lower() == watermark.column.lower()), "")
 
     def aligned_by(self, watermark: SourceWatermark | None) -> str:
         """Return by what batches are cut across partitions, in words; empty if by nothing."""
         if watermark is None or self.alignment == "off":
             return ""
-        return ".".join(self.event_time_path(watermark)) or ARRIVAL
+        return self.event_time_column(watermark) or ARRIVAL
 
     def event_time(self, watermark: SourceWatermark | None) -> EventTime | None:
         """Return by what batches are cut across partitions; None if by nothing."""
@@ -205,13 +196,13 @@ class PartitionedSource(DecodedSource):
         if watermark is None or not (what := self.aligned_by(watermark)):
             return None
         event_time = EventTime(what, round(watermark.delay_s * 1_000_000), self.idle_after)
-        path = self.event_time_path(watermark)
-        if not path:
+        column = self.event_time_column(watermark)
+        if not column:
             return event_time
         schema = self._decoded()
         if self.bytes_format.reads_by_name:
-            schema = Schema(tuple(field for field in schema.fields if field.name == path[0]))
-        return dataclasses.replace(event_time, format=self.bytes_format, schema=schema.nullable(), path=path)
+            schema = Schema(tuple(field for field in schema.fields if field.name == column))
+        return dataclasses.replace(event_time, format=self.bytes_format, schema=schema.nullable(), column=column)
 
 
 def bad_schema(schema: str | None) -> Iterator[OptionMistake]:

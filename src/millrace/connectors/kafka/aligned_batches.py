@@ -200,15 +200,15 @@ class AlignedBatches:
     def _times(self, partition: PartitionId, start: int, stop: int) -> tuple[Times, Times]:
         """Return the offsets and event times of the records of a range."""
         span = FetchRange(*partition, start, stop, self._leaders.get(partition))
-        found = [
+        blocks = [
             (records.offsets, self._of(records))
             for records in fetch_records(self.cluster, span, committed=self.committed, skip_lost=self.skip_lost)
             if len(records.offsets)
         ]
         empty = np.empty(0, np.int64)
         return (
-            np.concatenate([empty, *(offsets for offsets, _ in found)]),
-            np.concatenate([empty, *(times for _, times in found)]),
+            np.concatenate([empty, *(offsets for offsets, _ in blocks)]),
+            np.concatenate([empty, *(times for _, times in blocks)]),
         )
 
     def _of(self, records: RecordColumns) -> Times:

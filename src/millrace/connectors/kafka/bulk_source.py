@@ -43,9 +43,9 @@ from millrace.errors.transport import errors_in_transport
 from millrace.telemetry.progress import alignment_report
 
 
-def row_blocks(found: Iterator[RecordColumns], span: FetchRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def row_blocks(blocks: Iterator[RecordColumns], span: FetchRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Rows, in blocks as large as the answers of the broker."""
-    for records in found:
+    for records in blocks:
         if len(records.offsets):
             arrays = [_COLUMNS[name](records, span) for name in columns]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -150,7 +150,7 @@ class ShardSourceSpec:
     """Where a new query begins, in milliseconds since 1970; None at the oldest record."""
     most: int | None = None
     poll: float = 0.25
-    go_on: bool = False
+    skip_lost: bool = False
     event_time: EventTime | None = None
     """By what batches are cut across shards; None: each gives its share."""
 
@@ -215,7 +215,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             own = self._following
             most = min(own.most or MAX_RECORDS, MAX_RECORDS)
             self._tail = ShardReader(
-                own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last, order=self._order
+                own.door, start, poll=own.poll, most=most, skip_lost=own.skip_lost, until=self._last, order=self._order
             )
             self._given = start
             self._tail.wait(_FIRST_WAIT_S, first=True)
@@ -232,7 +232,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def read(self, partition: ShardInputPartition) -> Iterator[pa.RecordBatch]:
         own, span = self._following, partition.span
         with errors_in_transport():
-            packed = partition.records or packed_records(read_again(own.door, own.stream, span, go_on=own.go_on))
+            packed = partition.records or packed_records(
+                read_again(own.door, own.stream, span, skip_lost=own.skip_lost)
+            )
             yield from row_blocks(unpacked_records(packed), own.stream, span.shard)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802

@@ -80,17 +80,17 @@ class QueryBuilder:
 
     def prepare(self, queries: Sequence[Query]) -> None:
         """Build queries before the first is started; raise the problems of all of them at once."""
-        found: list[InputError] = []
+        errors: list[InputError] = []
         for query in queries:
             try:
                 self._prepared[query.name] = self._prepare(query)
             except InputError as error:
                 error.place = error.place or query.place
-                found.append(error)
-        if len(found) == 1:
-            raise found[0]
-        if found:
-            problems = [Problem(error.condition, error.message, error.place, error.hint, error.why) for error in found]
+                errors.append(error)
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            problems = [Problem(error.condition, error.message, error.place, error.hint, error.why) for error in errors]
             raise InvalidDefinition.listing(self.pipeline.place.file, list(dict.fromkeys(problems)))
 
     def start(self, query: Query) -> StreamingQuery:

@@ -16,8 +16,8 @@ class SourceWatermark:
     """The watermark that a query has on the rows of a source."""
 
     delay_s: float
-    path: tuple[str, ...] = ()
-    """The column of the source that has the event time, and names of fields in it; empty if it is computed."""
+    column: str = ""
+    """The column of the source that has the event time; empty if it is computed."""
 
 
 def source_watermark(
@@ -29,18 +29,16 @@ def source_watermark(
     the event time: the watermark of a table can be on one of them.
     """
     if source.watermark:
-        return SourceWatermark(source.watermark.seconds, (source.watermark.column,))
+        return SourceWatermark(source.watermark.seconds, source.watermark.column)
     watermarks = [
-        SourceWatermark(found.watermark.seconds, _source_column(pipeline, found, source, columns))
+        SourceWatermark(upstream.watermark.seconds, _source_column(pipeline, upstream, source, columns))
         for name in pipeline.upstream(table)
-        if (found := pipeline.table(name)) and found.watermark and source in pipeline.upstream_sources(name)
+        if (upstream := pipeline.table(name)) and upstream.watermark and source in pipeline.upstream_sources(name)
     ]
     return min(watermarks, key=lambda watermark: watermark.delay_s, default=None)
 
 
-def _source_column(
-    pipeline: PipelineDef, table: TableDef, source: SourceDef, columns: Sequence[str]
-) -> tuple[str, ...]:
+def _source_column(pipeline: PipelineDef, table: TableDef, source: SourceDef, columns: Sequence[str]) -> str:
     """Return the column of a source that is the event time of a table; empty if it is computed.
 
     If each column had a watermark at the source, which of them would reach the table's column? Where the analysis
@@ -54,8 +52,8 @@ def _source_column(
         sources = tuple(marked if each is source else replace(each, watermark=None) for each in pipeline.sources)
         reached = analyse(replace(unmarked, sources=sources))[table.name.lower()].watermark_columns
         if column.lower() == event_time if reached is None else event_time in reached:
-            return (column,)
-    return ()
+            return column
+    return ""
 
 
 def analyse(pipeline: PipelineDef) -> dict[str, StreamPlan]:
