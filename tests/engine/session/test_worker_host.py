@@ -26,6 +26,12 @@ print(json.dumps([sys.argv[1:], os.getcwd(), os.environ.get("ASKED"), module, sy
 print("an error", file=sys.stderr)
 sys.stdin.read()
 """
+RANDOM = """
+import os, numpy
+if child := os.fork():
+    os.waitpid(child, 0)
+print(numpy.random.random())
+"""
 DEAF = """
 import os, signal
 if child := os.fork():
@@ -135,6 +141,15 @@ def test_the_launcher_has_the_exit_code_of_what_it_started(
         assert launcher.wait(60) == code
 
 
+def test_workers_draw_other_random_numbers(host: WorkerHost, tmp_path: Path, module: str) -> None:
+    (tmp_path / "millrace_reports" / "report.py").write_text(RANDOM)
+    drawn: list[str] = []
+    for _ in range(2):
+        with started(host, tmp_path, "-m", module) as launcher:
+            drawn += launcher.communicate(timeout=60)[0].split()
+    assert len(set(drawn)) == 4
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_who_ends_the_launcher_ends_what_it_started(
     host: WorkerHost, tmp_path: Path, deaf: str, number: signal.Signals
@@ -145,13 +160,23 @@ def test_who_ends_the_launcher_ends_what_it_started(
         assert psutil.wait_procs(processes, 30)[1] == []
 
 
-def test_what_was_forked_ends_with_the_host(tmp_path: Path, deaf: str) -> None:
-    opened = WorkerHost(tmp_path)
+def test_it_ends_with_all_that_was_forked_and_writes_nothing_outside_its_folder(
+    tmp_path: Path, deaf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, temporary = tmp_path / "scratch", tmp_path / "temporary"
+    folder.mkdir()
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    opened = WorkerHost(folder)
+    assert opened.variables[PYTHON_VARIABLE] == sys.executable
     with started(opened, tmp_path, "-m", deaf) as launcher:
         processes = running(launcher)
         opened.close()
         assert psutil.wait_procs(processes, 30)[1] == []
         assert launcher.wait(60) == 1
+    assert not psutil.pid_exists(opened.pid)
+    assert sorted(path.name for path in folder.iterdir()) == ["python", "workers"]
+    assert list(temporary.iterdir()) == []
 
 
 def test_what_was_forked_ends_when_the_host_is_killed(tmp_path: Path, deaf: str) -> None:
@@ -163,24 +188,6 @@ def test_what_was_forked_ends_when_the_host_is_killed(tmp_path: Path, deaf: str)
         grandchild.kill()
         assert launcher.wait(60) == 1
     opened.close()
-
-
-def test_it_ends_with_its_session(tmp_path: Path) -> None:
-    opened = WorkerHost(tmp_path)
-    assert opened.variables[PYTHON_VARIABLE] == sys.executable
-    opened.close()
-    assert not psutil.pid_exists(opened.pid)
-
-
-def test_it_writes_nothing_outside_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, temporary = tmp_path / "scratch", tmp_path / "temporary"
-    folder.mkdir()
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    opened = WorkerHost(folder)
-    opened.close()
-    assert sorted(path.name for path in folder.iterdir()) == ["python", "workers"]
-    assert list(temporary.iterdir()) == []
 
 
 def test_a_folder_in_which_nothing_can_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from millrace.engine.session.worker_launcher import (
 from millrace.services.parent_watchdog import die_with_parent
 
 _PRELOADED = (
+    "numpy",
     "pandas",
     "pyarrow.compute",
     "pyspark.daemon",
@@ -129,6 +130,7 @@ def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
     for name in _PRELOADED:
         importlib.import_module(name)
+    os.register_at_fork(after_in_child=sys.modules["numpy"].random.seed)  # as Python does with its own generator
     # A worker collects its garbage after every task: 50 ms each time if it also looked at all that is loaded here.
     gc.freeze()
     signals, wakeup = socket.socketpair()
