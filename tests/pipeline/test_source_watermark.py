@@ -77,5 +77,7 @@ def test_the_shortest_watermark_counts_and_that_of_the_source_first() -> None:
     pipeline = mr.Pipeline("p")
     pipeline.source("posts", mr.kafka("posts", schema=SCHEMA))
     pipeline.sql("long", "SELECT at, id FROM posts", watermark=("at", "1 hour"))
-    pipeline.sql("counted", "SELECT posted, id FROM posts JOIN long USING (id)", watermark=("posted", "2 seconds"))
+    pipeline.sql(
+        "counted", "SELECT posted, id FROM posts UNION ALL SELECT at, id FROM long", watermark=("posted", "2 seconds")
+    )
     assert _of(pipeline) == SourceWatermark(2.0, "posted")
