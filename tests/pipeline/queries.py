@@ -148,12 +148,13 @@ class Generator:
         keys = [self.column([rows], "number")[0] for rows in (left, right)]
         listed, columns = self.listed([left, right], qualified=True)
         shared = {name for name, _ in left.columns} & {name for name, _ in right.columns}
-        if shared and self.now("ambiguous"):
+        ambiguous = bool(shared) and self.now("ambiguous")
+        if ambiguous:
             listed += f", {sorted(shared)[0]}"
         kind = self.random.choice(("JOIN", "LEFT JOIN", "FULL OUTER JOIN"))
         using = [name for name, kind in left.columns if (name, kind) in right.columns and "." not in name]
         on = f"ON {keys[0]} = {keys[1]}"
-        if using and not self.random.randrange(3):
+        if using and not ambiguous and not self.random.randrange(3):
             on = f"USING ({using[0]})"
         return f"SELECT {listed} FROM {left.sql} {left.name} {kind} {right.sql} {right.name} {on}", columns
 

@@ -42,7 +42,8 @@ def updates_without_key(context: CheckContext) -> Iterator[Problem]:
 def _key_hint(context: CheckContext, table: str) -> str:
     names = {column.name.lower(): column.name for column in context.relation(table).columns if column.name}
     groups = [operator for operator in context.plan(table).operators if operator.kind == "aggregate"]
-    keys = [names[key] for key in (groups[-1].keys or () if groups else ()) if key in names]
+    texts = [key.split("(")[0] for key in (groups[-1].keys or () if groups else ())]  # window(…) is called window
+    keys = [names[text] for text in texts if text in names]
     if len(keys) > 1:
         return f"add key: [{', '.join(keys)}]"
     return f"add key: {keys[0]}" if keys else "add key: with the columns that it is grouped by"
