@@ -111,7 +111,7 @@ def test_a_versioned_join_takes_the_rate_of_its_time(millrace_test: Begin, tmp_p
     test = millrace_test(example(PAGES[0], "converted", tmp_path))
     rates = [{"currency": "EUR", "rate": rate, "at": at(second)} for rate, second in ((1.1, 0), (1.2, 30), (1.3, 90))]
     test.give(rates=rates, bids=[bid(10, 60, currency="EUR")])
-    test.watermark(at(600))
+    test.watermark("2026-05-04T13:01:30Z")
     test.expect("converted", [{"price": 10.0, "rate": 1.2}])
 
 

@@ -31,6 +31,8 @@ from millrace.pipeline.checks.triggers import realtime_obstacles
 from millrace.pipeline.compatibility.query_snapshot import option_to_json
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
 from millrace.pipeline.plan import Plan, Query
+from millrace.pipeline.ranking import Ranking
+from millrace.pipeline.schema import Map, Type, inner_types
 from millrace.pipeline.secret import shown
 from millrace.settings import BULK_READER
 from millrace.units import format_duration
@@ -78,7 +80,11 @@ def query_report(
             for source in sources
         ],
         "rewritten": [
-            {"table": table.name, "form": table.ranking.kind, "sql": table.sql}
+            {
+                "table": table.name,
+                "form": table.ranking.kind,
+                "sql": _rewritten(pipeline, table.reads[0], table.ranking),
+            }
             for name in pipeline.upstream(query.table)
             if (table := pipeline.table(name)) and table.ranking
         ],
@@ -106,6 +112,18 @@ def _with_found(operators: Sequence[Operator], found: Sequence[Operator]) -> lis
     ]
     written = {(operator.kind, operator.table) for operator in operators}
     return [*known, *(operator for operator in found if (operator.kind, operator.table) not in written)]
+
+
+def _rewritten(pipeline: PipelineDef, read: str, ranking: Ranking) -> str:
+    """Return the SQL of a ranking, without maps in its order where the schema of a source says that there are any."""
+    source = pipeline.source(read)
+    schema = CONNECTORS.source(source.connection, source.static).schema if source else None
+    maps = [field.name for field in schema.fields if _has_map(field.type)] if schema else []
+    return ranking.sql(read, maps)
+
+
+def _has_map(kind: Type) -> bool:
+    return isinstance(kind, Map) or any(map(_has_map, inner_types(kind)))
 
 
 def _state_report(operator: Operator, mode: str) -> Json:

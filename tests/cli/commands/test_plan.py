@@ -43,6 +43,19 @@ tables:
 sinks:
   - {from: counts, console: , mode: update}
 """
+RANKED = """\
+name: ranked
+functions: ./udf.py
+sources:
+  lines: {kafka: lines, schema: "word string, n int, labels map<string, string>"}
+tables:
+  typed: SELECT tidy(word) AS word, n FROM lines
+  newest: {latest: {from: lines, by: word, order: n}}
+  best: {top: {from: typed, n: 3, by: word, order: n DESC}}
+sinks:
+  - {from: newest, console: , mode: update}
+  - {from: best, console: , mode: update}
+"""
 OFFSETS = '{"lines":{"0":5,"1":3}}'
 
 
@@ -75,6 +88,24 @@ def test_a_pipeline_that_never_ran(offline_run: Run, tmp_path: Path) -> None:
     assert "topics that a run creates: lines, lines.dead, counts" in shown
     assert "a Kafka of its own, in .millrace/kafka" in shown
     assert not (tmp_path / ".millrace").exists()
+
+
+def test_tables_of_other_forms_are_shown_as_their_sql(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(RANKED)
+    (tmp_path / "udf.py").write_text("def tidy(word: str) -> str:\n    return word\n")
+    shown = offline_run("plan", "--explain", "p.yaml").out
+    assert "  latest of newest is computed as\n    SELECT _row.*" in shown
+    assert "struct(* EXCEPT (`labels`))" in shown  # maps have no order
+    assert "max_by(struct(*), struct(n AS _1, struct(*) AS _row), 3)" in shown
+    assert "real-time mode: not possible: Spark's real-time mode does not do Python code of your own" in shown
+
+
+def test_a_function_that_changed_is_shown(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "udf.py").write_text("def tidy(word: str) -> str:\n    return word\n")
+    ran(tmp_path, RANKED)
+    (tmp_path / "udf.py").write_text("def tidy(word: str) -> str:\n    return word.strip()\n")
+    shown = offline_run("plan", "p.yaml").out
+    assert "  changed: table typed: the function tidy() changed" in shown
 
 
 def test_whether_real_time_mode_could_run_it(offline_run: Run, tmp_path: Path) -> None:
