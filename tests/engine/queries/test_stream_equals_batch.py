@@ -21,7 +21,7 @@ _GROUP = 12
 """How many queries are one stream. The plan of more takes longer than those of two streams."""
 _DATA = 8
 """How many sets of rows there are."""
-_QUICK_SEED, _QUICK_QUERIES = 25, 16
+_QUICK_SEED, _QUICK_QUERIES = 26, 6
 
 COUNTS = "SELECT window(at, '20 seconds') AS w, k, count(*) AS n FROM a GROUP BY 1, 2"
 SHARED = {
