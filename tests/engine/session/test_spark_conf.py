@@ -102,6 +102,11 @@ def test_programs_of_others_keep_their_time_zone() -> None:
     assert chosen()["spark.sql.session.timeZone"] == "UTC"
 
 
+def test_only_pipelines_do_without_reused_exchanges() -> None:
+    assert chosen()["spark.sql.exchange.reuse"] == "false"
+    assert "spark.sql.exchange.reuse" not in merge_conf(speed_choices(), {})
+
+
 def test_every_choice_has_a_reason() -> None:
     assert all(choice.why for choice in spark_choices(realtime=True))
 
