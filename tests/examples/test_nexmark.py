@@ -152,10 +152,10 @@ def test_the_events_have_what_is_hard_about_the_queries(expected: dict[str, Rows
     ("name", "batches"),
     [
         ("rows", 1),
-        ("windows", 3),
+        ("windows", 2),
         ("joins", 3),
         *(
-            pytest.param(name, batches, marks=pytest.mark.long)
+            pytest.param(name, batches, marks=(pytest.mark.long, pytest.mark.timeout(600)))
             for name, batches in (("rows", 7), ("windows", 1), ("windows", 11), ("joins", 1), ("joins", 11))
         ),
     ],
