@@ -106,8 +106,10 @@ def _check_isolated(file: str, limit_s: float, *, deep: bool, as_json: bool) -> 
             if pipeline is None:
                 return CheckResult(problems)
             contents = CheckedContents(len(pipeline.sources), len(pipeline.tables), len(pipeline.sinks))
+            if _errors(problems):
+                return CheckResult(problems, contents)
             result = CheckResult(problems, contents, endpoints=tuple(endpoints(pipeline, CONNECTORS)))
-            if folder is None or _errors(problems):
+            if folder is None:
                 return result
             step.report(result)  # in case the deep check does not end
             return replace(result, problems=[*problems, *_deep(pipeline, folder, step)], spark_asked=True)
