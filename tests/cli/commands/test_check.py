@@ -93,7 +93,7 @@ def test_a_folder(offline_run: Run, tmp_path: Path) -> None:
     assert "ci.yaml: left out: no pipeline" in shown.err
     (tmp_path / "wrong.yaml").write_text(SOUND.replace("from: popular", "from: poplar"))
     conditions = [each["condition"] for each in json.loads(offline_run("check", ".", "--json", code=2).out)]
-    assert sorted(conditions) == ["name.unknown", "table.unused"]
+    assert sorted(conditions) == ["lineage.column", "name.unknown", "table.unused"]
 
 
 def test_a_folder_without_pipelines(offline_run: Run, tmp_path: Path) -> None:
