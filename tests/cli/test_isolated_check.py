@@ -22,7 +22,24 @@ PROBLEM: dict[str, Any] = {
     "file": "p.py",
     "line": 3,
 }
-REPORT: dict[str, Any] = {"failure": None, "problems": [PROBLEM], "contents": None, "left_out": 0, "spark_asked": False}
+ENDPOINT: dict[str, Any] = {
+    "pipeline": "p",
+    "element": "posts",
+    "writes": False,
+    "target": "topic posts",
+    "format": "json",
+    "columns": [{"name": "id", "kind": "", "type": "string"}],
+    "file": "p.py",
+    "line": 3,
+}
+REPORT: dict[str, Any] = {
+    "failure": None,
+    "problems": [PROBLEM],
+    "contents": None,
+    "left_out": 0,
+    "spark_asked": False,
+    "endpoints": [ENDPOINT],
+}
 
 
 def apart(examine: Any, limit_s: float = 30.0) -> CheckResult:
@@ -81,7 +98,19 @@ def test_steps_have_their_own_time() -> None:
         REPORT | {"problems": [{}]},
         REPORT | {"contents": {"rows": 1}},
         REPORT | {"left_out": None},
+        REPORT | {"left_out": float("inf")},
         {"failure": {"type": "JavaUnusable"}},
+        {name: value for name, value in REPORT.items() if name != "endpoints"},
+        REPORT | {"endpoints": None},
+        REPORT | {"endpoints": "posts"},
+        REPORT | {"endpoints": [3]},
+        REPORT | {"endpoints": [{}]},
+        REPORT | {"endpoints": [ENDPOINT | {"target": 3}]},
+        REPORT | {"endpoints": [ENDPOINT | {"line": "x"}]},
+        REPORT | {"endpoints": [ENDPOINT | {"columns": 3}]},
+        REPORT | {"endpoints": [ENDPOINT | {"columns": ["id"]}]},
+        REPORT | {"endpoints": [ENDPOINT | {"columns": [{"kind": "other"}]}]},
+        REPORT | {"endpoints": [ENDPOINT | {"columns": [{"name": "id", "type": 3}]}]},
     ],
 )
 def test_a_report_of_another_shape_is_none(wrong: Any) -> None:
@@ -92,9 +121,11 @@ def test_a_report_of_another_shape_is_none(wrong: Any) -> None:
 
 
 def test_no_line_of_a_report_reaches_the_terminal_as_it_is() -> None:
-    told = REPORT | {"problems": [PROBLEM | {"message": "\x1b[2J\ud800" + "x" * 10_000}]}
-    found = _read(json.dumps(told).encode())
+    shown = {"problems": [PROBLEM | {"message": "\x1b[2J\ud800" + "x" * 10_000}]}
+    shown["endpoints"] = [ENDPOINT | {"target": "\x1b[2J"}]
+    found = _read(json.dumps(REPORT | shown).encode())
     assert found
+    assert found.endpoints[0].target == "\\x1b[2J"
     assert found.problems[0].message.startswith("\\x1b[2J\\ud800x")
     assert len(found.problems[0].message) < 4100
 

@@ -202,7 +202,7 @@ def _read(report: bytes) -> CheckResult | None:
         problems = [_problem(problem) for problem in fields["problems"]]
         ends = tuple(map(Endpoint.of, fields["endpoints"]))
         return CheckResult(problems, contents, int(fields["left_out"]), fields["spark_asked"] is True, endpoints=ends)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from millrace.errors import Problem, SourceLocation
+from millrace.errors import Problem, SourceLocation, printable
 from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.connector_facts import Connectors, Facts
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
@@ -50,15 +50,26 @@ class Endpoint:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Endpoint:
         """Return the endpoint of the dictionary that `asdict` makes of one, which may have passed through JSON."""
-        texts = {name: str(fields[name]) for name in ("pipeline", "element", "target", "format", "file")}
-        columns = fields["columns"]
-        known = None if columns is None else tuple(EndColumn(**column) for column in columns)
-        return cls(**texts, writes=fields["writes"] is True, columns=known, line=fields["line"])
+        texts = {name: _text(fields[name]) for name in ("pipeline", "element", "target", "format", "file")}
+        columns, line = fields["columns"], fields["line"]
+        known = None if columns is None else tuple(_column(column) for column in columns)
+        number = None if line is None else int(line)
+        return cls(**texts, writes=fields["writes"] is True, columns=known, line=number)
 
     @property
     def place(self) -> SourceLocation:
         """Return where the source or the sink stands."""
         return SourceLocation(self.file, self.line)
+
+
+def _column(fields: Mapping[str, Any]) -> EndColumn:
+    return EndColumn(**{name: _text(value) for name, value in fields.items()})
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return printable(value)
 
 
 @dataclass(frozen=True)
