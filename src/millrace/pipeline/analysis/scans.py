@@ -1,8 +1,7 @@
 """How often a query reads each source: Spark reads a source once for each time that the query's plan names it.
 
 A table that is used twice is part of the plan twice, with all that it reads: two sources, with offsets of their own in
-the checkpoint. A part of WITH that is used twice has one source, which is read twice, unless Spark may not compute the
-part twice because of a random value.
+the checkpoint. A part of WITH that is used twice has one source, which is read twice.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from typing import Any
 from millrace.errors import InvalidSql
 from millrace.pipeline.model import PipelineDef, TableDef
 from millrace.pipeline.sql import defined_by, parsed
-
-_RANDOM = {"rand", "randn", "random", "uuid"}
 
 
 def source_scans(pipeline: PipelineDef, name: str, *, offsets: bool = False) -> dict[str, int]:
@@ -75,13 +72,5 @@ class _Names:
             self._times[id(part)] = 1  # for a part that names itself
             users = [table for table, meant in zip(self._named, self._meant, strict=True) if meant is part]
             times = sum(self._times_of(table.find_ancestor(self._parts)) for table in users)
-            self._times[id(part)] = min(times, 1) if self._parts_once or _is_random(part) else times
+            self._times[id(part)] = min(times, 1) if self._parts_once else times
         return self._times[id(part)]
-
-
-def _is_random(part: Any) -> bool:
-    from sqlglot import exp
-
-    return any(function.sql_name().lower() in _RANDOM for function in part.find_all(exp.Func)) or any(
-        str(function.this).lower() in _RANDOM for function in part.find_all(exp.Anonymous)
-    )
