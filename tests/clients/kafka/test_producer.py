@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -9,10 +10,11 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
+from millrace.clients.kafka import producer as producers
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.producer import COMPRESSIONS, Delivery, Producer, new_transactional_id
+from millrace.clients.kafka.producer import COMPRESSIONS, Delivery, Producer, new_transactional_id, request_producer_id
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption, KafkaFailed, KafkaUnreachable, MillraceError, NotDelivered, RecordRefused
 from millrace.services.process import free_port
@@ -160,6 +162,36 @@ def test_records_that_are_given_up_fail(nowhere: Cluster) -> None:
     producer.give_up()
     assert (producer.waiting(), producer.delivered, producer.failed) == (0, 0, 2)
     producer.close()
+
+
+def test_a_producer_asks_for_its_id_when_it_has_something_to_send(
+    nowhere: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(producers, "request_producer_id", lambda _client, topic, *_: asked.put(topic))
+    Producer(nowhere, "idle").close()
+    producer = Producer(nowhere, "topic")
+    producer.send([Record(b"a")])
+    assert asked.get(timeout=60) == "topic"  # of the idle one: nothing, it would create the topic
+    producer.give_up()
+    producer.close()
+    assert asked.empty()
+
+
+@pytest.mark.parametrize(("answers", "closed", "calls"), [(True, False, 2), (False, False, 1), (True, True, 1)])
+def test_the_request_for_an_id_ends_at_the_first_failure_and_when_closed(
+    answers: bool, closed: bool, calls: int
+) -> None:
+    asked: list[str] = []
+
+    class Client:
+        def list_topics(self, topic: str, timeout: float) -> None:
+            asked.append(topic)
+            if not answers:
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    request_producer_id(Client(), "topic", lambda: closed and bool(asked))  # type: ignore[arg-type]
+    assert asked == ["topic"] * calls
 
 
 def test_a_transaction_with_nobody_is_unreachable(nowhere: Cluster) -> None:

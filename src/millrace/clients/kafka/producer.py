@@ -147,6 +147,7 @@ def produce_record(client: ConfluentProducer, topic: str, record: Record, report
 _POLL_INTERVAL_S = 0.02
 """How long a close may wait for the thread that polls."""
 _CONNECT_TIMEOUT_S = 1.0
+"""How long the request for a producer id may wait for each answer: without them the client asks by itself, later."""
 _SENDER_POLL_S = 0.02
 """How long after a send the sender is expected to send again, and to poll reports itself."""
 _NOTICE_AFTER_S = 2.0
@@ -154,8 +155,10 @@ _NOTICE_AFTER_S = 2.0
 _STOPPED = KafkaError(KafkaError._PURGE_QUEUE, "stopped before it was sent")
 
 
-def request_producer_id(client: ConfluentProducer, timeout_s: float, topic: str | None = None) -> None:
-    """Connect a client, so that it gets its producer id at once.
+def request_producer_id(
+    client: ConfluentProducer, topic: str | None = None, closed: Callable[[], bool] = lambda: False
+) -> None:
+    """Connect a client, so that it gets its producer id at once. A topic that does not exist may be created.
 
     It asks for the id when it has read metadata. If no broker is connected then, it asks again after half a second,
     and only then sends records. The first answer may come over the connection to the bootstrap server, which the
@@ -163,7 +166,8 @@ def request_producer_id(client: ConfluentProducer, timeout_s: float, topic: str 
     """
     with contextlib.suppress(KafkaException):
         for _ in range(2):
-            client.list_topics(topic, timeout=timeout_s)
+            if not closed():
+                client.list_topics(topic, timeout=_CONNECT_TIMEOUT_S)
 
 
 class Producer:
@@ -189,7 +193,7 @@ class Producer:
         self._lock = threading.Lock()
         self._polling = threading.Lock()
         self._busy_until = 0.0
-        self._in_transaction = self._initialised = False
+        self._in_transaction = self._initialised = self._has_records = False
         with cluster.translated_errors("open a producer"):
             self._client = ConfluentProducer({**self._delivery.tuning(), **cluster.config(), **self._delivery.config()})
         self._closed = threading.Event()
@@ -198,6 +202,7 @@ class Producer:
 
     def send(self, records: Sequence[Record], done: Done | None = None) -> None:
         """Queue records; wait while the queue is full."""
+        self._has_records = True
         report = _Countdown(len(records), self, done) if done else self._delivered
         produce, topic = self._client.produce, self.topic
         for number, record in enumerate(records):
@@ -271,6 +276,7 @@ class Producer:
         """Begin a transaction for the records that are sent from now on."""
         with self.cluster.translated_errors("begin a transaction"):
             if not self._initialised:
+                request_producer_id(self._client)
                 self._client.init_transactions(self.cluster.timeout)
                 self._initialised = True
             self._client.begin_transaction()
@@ -351,9 +357,12 @@ class Producer:
                 ) from None
 
     def _poll_while_idle(self) -> None:
-        request_producer_id(self._client, _CONNECT_TIMEOUT_S, self.topic)
+        connected = self.transactional  # by `begin`
         while not self._closed.is_set():
-            if time.monotonic() < self._busy_until:
+            if self._has_records and not connected:  # not before: it may create the topic, and a close would wait
+                connected = True
+                request_producer_id(self._client, self.topic, self._closed.is_set)
+            elif time.monotonic() < self._busy_until:
                 self._closed.wait(_SENDER_POLL_S)
             else:
                 self._poll_reports(_POLL_INTERVAL_S)

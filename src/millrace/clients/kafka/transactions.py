@@ -82,7 +82,7 @@ class TransactionalProducer:
         delivery = Delivery(timeout=longest, linger=0.005, transaction=identity)
         own = {"message.max.bytes": _MAX_RECORD_BYTES, "error_cb": self._errors.append, **(config or {})}
         self._client = Producer({**delivery.tuning(), **cluster.config(), **delivery.config(), **own})
-        request_producer_id(self._client, cluster.timeout)
+        request_producer_id(self._client)
         with _fatal_errors_raised():
             self._call_until_answered(self._client.init_transactions)
 
