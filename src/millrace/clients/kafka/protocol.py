@@ -149,13 +149,13 @@ class BrokerConnection:
     def _receive(self, read: Callable[[memoryview], T]) -> T:
         """Return what a function reads of the next response, which starts with its correlation id."""
         (size,) = struct.unpack(">i", self._exactly(4))
-        body = self._exactly(size)
+        body = self._exactly(max(size, 0))
         self._received += 1
-        if struct.unpack_from(">i", body)[0] != self._received:
-            raise ConnectionLost(f"{self.where}: a response to another request")
         try:
+            if struct.unpack_from(">i", body)[0] != self._received:
+                raise ConnectionLost(f"{self.where}: a response to another request")
             return read(body)
-        except (struct.error, IndexError) as error:
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise ConnectionLost(f"{self.where}: a response that cannot be read") from error
 
     def _exactly(self, size: int) -> memoryview:
