@@ -132,7 +132,7 @@ def flume(
     on_bad: What becomes of a record that cannot be decoded.
     decoder: What decodes json and csv: arrow, in columns; or spark, with from_json and from_csv, which forgive more.
     alignment: By what a batch of a backlog is cut across partitions, if the query has a watermark: the event times of its records, the times that the system gave them (arrival), or off: each partition gives its share.
-    idle_after: How long a partition whose event time stands still keeps others waiting.
+    idle_after: Records of a backlog wait for older ones of other partitions that are there already, or arrive within this time; for later ones only while event time moves there as fast as the clock.
     topic: The topic that keeps the events.
     start: Where to begin: earliest, latest, a time, 1h ago, or offsets as {posts: {0: 23}}.
     max_per_batch: Maximum number of records in a batch.
@@ -195,7 +195,7 @@ def kafka(
     on_bad: What becomes of a record that cannot be decoded.
     decoder: What decodes json and csv: arrow, in columns; or spark, with from_json and from_csv, which forgive more.
     alignment: By what a batch of a backlog is cut across partitions, if the query has a watermark: the event times of its records, the times that the system gave them (arrival), or off: each partition gives its share.
-    idle_after: How long a partition whose event time stands still keeps others waiting.
+    idle_after: Records of a backlog wait for older ones of other partitions that are there already, or arrive within this time; for later ones only while event time moves there as fast as the clock.
     topic: The topic, or several.
     pattern: Every topic whose name matches this regular expression.
     partitions: Only these partitions, as {posts: [0, 1]}.
@@ -255,7 +255,7 @@ def kinesis(
     on_bad: What becomes of a record that cannot be decoded.
     decoder: What decodes json and csv: arrow, in columns; or spark, with from_json and from_csv, which forgive more.
     alignment: By what a batch of a backlog is cut across partitions, if the query has a watermark: the event times of its records, the times that the system gave them (arrival), or off: each partition gives its share.
-    idle_after: How long a partition whose event time stands still keeps others waiting.
+    idle_after: Records of a backlog wait for older ones of other partitions that are there already, or arrive within this time; for later ones only while event time moves there as fast as the clock.
     region: The region of AWS.
     endpoint: Another address of the service, as http://127.0.0.1:4567.
     retry_timeout: How long requests are repeated while the service is away or has no capacity.

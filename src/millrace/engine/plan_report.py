@@ -191,7 +191,7 @@ def _alignment(reader: PartitionedSource, query: Query, watermark: SourceWaterma
         return "each partition gives its share of a batch (alignment: off): records of a backlog may be late"
     if isinstance(reader, KafkaSource) and left_to_spark(reader, batches=query.batches):
         return "a backlog is one batch, as Spark's own source cannot cut it by event time (max_per_batch is not used)"
-    idle = f"a partition whose event time stands still keeps others waiting for {format_duration(reader.idle_after)}"
+    idle = f"records wait for older ones that arrive within {format_duration(reader.idle_after)}"
     if by != ARRIVAL:
         return f"batches of a backlog are cut by {by}, across all partitions; {idle}"
     chosen = "alignment: arrival" if reader.alignment == ARRIVAL else "the watermark's column is computed in a table"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import defaultdict
 from itertools import accumulate
 from unittest.mock import patch
 
@@ -81,31 +82,64 @@ def test_the_event_time_is_that_of_a_column_or_of_the_system() -> None:
     assert times_of(EventTime("Kafka's times", 0, 1.0), good, bad) == [0, 1]
 
 
-def test_who_waits_while_no_record_has_a_time_is_released_too() -> None:
-    waiting = WaitingPartitions(10.0)
+def rounds(
+    waiting: WaitingPartitions, *rounds: tuple[float, dict[str, int], dict[str, int], int | None]
+) -> list[dict[str, int]]:
+    """What is released at times of the clock, if partition "a" is behind in event time.
+
+    By round: the clock, where the partitions are, how many records have arrived, and the seconds of event time up to
+    which "a" has been read.
+    """
+    released = []
     with patch("millrace.connectors.base.batch_alignment.time") as clock:
-        clock.monotonic.return_value = 100.0
-        assert waiting.update(["p", "q"], None) == []
-        clock.monotonic.return_value = 111.0
-        assert waiting.update(["p"], None) == ["p"]
-        assert waiting.update(["q"], None) == []
-        clock.monotonic.return_value = 122.0
-        assert waiting.update(["q"], 5 * S) == []  # now there is an event time, it counts from here
-        clock.monotonic.return_value = 133.0
-        assert waiting.update(["q"], 5 * S) == ["q"]
+        for now, at, arrived, seconds in rounds:
+            clock.monotonic.return_value = now
+            reached_us = None if seconds is None else seconds * S
+            released.append(waiting.released(at, defaultdict(int, arrived), ["a"], reached_us))
+    return released
+
+
+def test_what_had_arrived_is_waited_for_however_slow_processing_is() -> None:
+    arrived = {"a": 100, "b": 100}
+    assert not any(rounds(WaitingPartitions(10.0), *((n * 300.0, {"a": n, "b": 0}, arrived, 5) for n in range(100))))
 
 
 @pytest.mark.parametrize(
-    ("waited_s", "reached_us", "released"),
-    [(9.0, 0, False), (11.0, 0, True), (11.0, 5 * S, True), (11.0, 12 * S, False)],
+    ("seconds", "released"),
+    [
+        ((None, None, None, None), True),
+        ((0, 0, 0, 0), True),
+        ((0, 5, 9, 12), True),
+        ((0, 5, 20, 20), False),
+    ],
+    ids=["no event time", "stands still", "slower than the clock", "as fast as the clock"],
 )
-def test_who_waits_for_what_comes_no_closer_is_released(waited_s: float, reached_us: int, released: bool) -> None:
+def test_what_arrives_later_is_waited_for_while_event_time_keeps_up(
+    seconds: tuple[int | None, ...], released: bool
+) -> None:
     waiting = WaitingPartitions(10.0)
-    with patch("millrace.connectors.base.batch_alignment.time") as clock:
-        clock.monotonic.return_value = 100.0
-        assert waiting.update(["p"], 0) == []
-        clock.monotonic.return_value = 100.0 + waited_s
-        assert waiting.update(["p"], reached_us) == ["p"] * released
-        assert list(waiting.since) == ["p"] * (not released)
-        assert waiting.update([], 0) == []
-        assert not waiting.since  # it got something
+    found = rounds(
+        waiting,
+        (0.0, {"a": 0, "b": 0}, {"a": 10, "b": 10}, seconds[0]),
+        (5.0, {"a": 5, "b": 0}, {"a": 15, "b": 15}, seconds[0]),
+        (11.0, {"a": 10, "b": 0}, {"a": 20, "b": 20}, seconds[1]),
+        (15.0, {"a": 15, "b": 0}, {"a": 30, "b": 30}, seconds[2]),
+        (20.0, {"a": 20, "b": 0}, {"a": 40, "b": 40}, seconds[3]),
+    )
+    assert found == [{}, {}, {}, {}, {"b": 10} if released else {}]
+    # What is released is read, also if "a" moves meanwhile, and no more than that.
+    rest = rounds(
+        waiting,
+        (21.0, {"a": 20, "b": 4}, {"a": 50, "b": 50}, 90),
+        (22.0, {"a": 20, "b": 10}, {"a": 50, "b": 50}, 90),
+    )
+    assert rest == [{"b": 10} if released else {}, {}]
+
+
+def test_nothing_is_released_after_a_batch_of_all_that_is_there() -> None:
+    waiting = WaitingPartitions(10.0)
+    places = ((0.0, 0), (5.0, 5), (11.0, 10), (12.0, 20))
+    begun = [(now, {"a": place, "b": 0}, {"a": place + 10, "b": 10}, 0) for now, place in places]
+    assert any(rounds(waiting, *begun))
+    waiting.reset()
+    assert not any(rounds(waiting, (13.0, {"a": 40, "b": 5}, {"a": 60, "b": 20}, 0)))

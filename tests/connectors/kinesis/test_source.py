@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
+
+import pytest
 
 from millrace.clients.kinesis.kpl_aggregation import aggregate
 from millrace.connectors.base.batch_alignment import NO_TIME, EventTime
@@ -45,7 +47,10 @@ def test_records_with_a_key_without_one_and_packed_together() -> None:
 
 def held(**shards: list[int]) -> dict[str, list[dict[str, Any]]]:
     """Records that are read ahead, by shard and event time."""
-    return {shard: [{_EVENT_TIME: time} for time in times] for shard, times in shards.items()}
+    return {
+        shard: [{_EVENT_TIME: time, "ApproximateArrivalTimestamp": AT - timedelta(seconds=1)} for time in times]
+        for shard, times in shards.items()
+    }
 
 
 def test_an_event_time_is_reached_only_where_records_are_left() -> None:
@@ -60,10 +65,20 @@ def test_an_event_time_is_reached_only_where_records_are_left() -> None:
     assert order.reached_us is None
 
 
-def test_a_shard_that_has_waited_for_too_long_gets_a_share_of_the_batch() -> None:
+def test_a_shard_that_waits_for_what_arrives_later_and_later_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     order = EarliestRecords(EventTime("at", 0, 60.0))
-    with patch("millrace.connectors.base.batch_alignment.time") as clock:
-        clock.monotonic.return_value = 0.0
-        assert order.counts(held(a=[1] * 100, b=[9] * 50), (), 30) == {"a": 30, "b": 0}
-        clock.monotonic.return_value = 61.0
-        assert order.counts(held(a=[1] * 100, b=[9] * 50), (), 30) == {"a": 20, "b": 10}
+    now = AT.timestamp()
+    clock = SimpleNamespace(monotonic=lambda: now, time=lambda: now)
+    monkeypatch.setattr("millrace.connectors.base.batch_alignment.time", clock)
+    monkeypatch.setattr("millrace.connectors.kinesis.source.time", clock)
+    old, later = held(a=[1] * 100, b=[9] * 50, c=[8] * 50), held(b=[9] * 20)["b"]
+    assert order.counts(old, (), 30) == {"a": 30, "b": 0, "c": 0}
+    now += 61
+    assert order.counts(old, (), 30) == {"a": 30, "b": 0, "c": 0}  # what was there is waited for
+    now += 1
+    for one in (new := held(a=[1] * 100)["a"]) + later:
+        one["ApproximateArrivalTimestamp"] = datetime.fromtimestamp(now, UTC)
+    held_now = {"a": new, "b": old["b"] + later, "c": old["c"]}
+    assert order.counts(held_now, (), 110) == {"a": 10, "b": 50, "c": 50}
+    assert order.counts(held_now, (), 60) == {"a": 0, "b": 10, "c": 50}  # these by event time, too
+    assert order.waiting == ["a"]

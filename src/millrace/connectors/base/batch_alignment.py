@@ -5,7 +5,7 @@ batch, one partition may be hours ahead of another, whose records are late then 
 
 - `EventTime` finds the event time of records: of a column, or that which the system has given the record.
 - `earliest` chooses the records of the next batch: those that come first in time over all partitions.
-- `WaitingPartitions` releases partitions that have waited for others for too long.
+- `WaitingPartitions` releases partitions whose records would wait for what arrives later and later.
 
 Why no record is late: the key of a record is the newest event time of its partition up to it. A batch takes the
 records with the smallest keys. Let the largest key taken be K: every record that is left has a key of K or more, and
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
@@ -44,7 +44,7 @@ class EventTime:
     delay_us: int
     """The delay of the watermark."""
     idle_after_s: float
-    """How long a partition may keep the others waiting without coming closer to them."""
+    """How much later a record may arrive for others to wait for it, where event time moves slower than the clock."""
     format: Format | None = None
     """What decodes records; None: the time that the system has given a record is its event time."""
     schema: Schema | None = None
@@ -101,40 +101,73 @@ def _known(time_us: int) -> int | None:
     return int(time_us) if time_us > NO_TIME else None
 
 
+Positions: TypeAlias = Mapping[P, int]
+"""A place in each partition: an offset, or a time of arrival."""
+
+
+@dataclass
+class _Arrivals:
+    """What had arrived at a time."""
+
+    clock_s: float
+    ends: Positions[Any]
+    is_passed: bool = False
+    """Whether some partition has been read up to here."""
+    low_us: int | None = None
+    high_us: int | None = None
+    """Bounds of the event time of that."""
+
+
 @dataclass
 class WaitingPartitions:
-    """Partitions that give nothing to a batch, although they have records, because others are behind them in time."""
+    """Releases partitions whose records wait for what arrived more than `idle_after` later than they did.
+
+    Waiting for what had arrived before has an end and is never given up, however slow processing is. Waiting for what
+    arrives later is not given up either while event time moves there as fast as records arrive.
+    """
 
     idle_after_s: float
-    since: dict[Any, tuple[float, int | None]] = field(default_factory=dict)
-    """By partition: the time of the clock at which it began to wait, and the event time that was reached, if any."""
+    _older: _Arrivals | None = None
+    _newer: _Arrivals | None = None
+    """What had arrived at least `idle_after` later."""
+    _is_released: bool = False
+    _reached_us: tuple[int | None, int | None] = (None, None)
+    """The event time up to which the batch before the last one was cut, and the last one."""
 
-    def update(self, waiting: Collection[Any], reached_us: int | None) -> list[Any]:
-        """Return the partitions that have waited long enough, while event time went slower than the clock."""
-        now = time.monotonic()
-        if reached_us is not None:  # event time moves from here on for those that have waited without one
-            self.since = {partition: begun for partition, begun in self.since.items() if begun[1] is not None}
-        self.since = {partition: self.since.get(partition, (now, reached_us)) for partition in waiting}
-        released = []
-        for partition, (began, reached) in self.since.items():
-            waited = now - began
-            moved_us = 0 if reached is None or reached_us is None else reached_us - reached
-            if waited > self.idle_after_s and moved_us < waited * 1e6:
-                released.append(partition)
-        for partition in released:
-            del self.since[partition]
-        return released
+    def reset(self) -> None:
+        """Forget everything: a batch takes all that is there."""
+        self._older = self._newer = None
+        self._is_released, self._reached_us = False, (None, None)
 
-    def shares(
-        self, waiting: Collection[Any], reached_us: int | None, sizes: Mapping[Any, int], most: int
-    ) -> dict[Any, int]:
-        """Return how many of a batch of `most` records come from each partition that has waited long enough.
+    def released(
+        self, at: Positions[P], arrived: Positions[P], cut: Collection[P], reached_us: int | None
+    ) -> dict[P, int]:
+        """Return up to which positions partitions may be read although others are behind them in event time.
 
-        A share is in proportion to the records of the partition. The others have what is left of the batch.
+        `at` is the next record of each partition that has one; `arrived` says up to where they have arrived, of any
+        partition. By event time the batch would take records of the partitions in `cut`, up to `reached_us`.
         """
-        shares: dict[Any, int] = {}
-        total, left = sum(sizes.values()), most
-        for partition in self.update(waiting, reached_us):
-            shares[partition] = min(left, sizes[partition], max(1, most * sizes[partition] // total))
-            left -= shares[partition]
-        return shares
+        now = time.monotonic()
+        if self._older and all(position >= self._older.ends[partition] for partition, position in at.items()):
+            self._older, self._newer, self._is_released = self._newer, None, False
+        older = self._older = self._older or _Arrivals(now, arrived)
+        if self._newer is None and now - older.clock_s > self.idle_after_s:
+            self._newer = _Arrivals(now, arrived)
+        for each in (older, self._newer):
+            if each and not each.is_passed and any(at[partition] >= each.ends[partition] for partition in cut):
+                each.is_passed, (each.low_us, each.high_us) = True, self._reached_us
+        self._reached_us = self._reached_us[1], reached_us
+        if self._newer is None or not self._newer.is_passed:
+            return {}
+        if not self._is_released and _keeps_up(older, self._newer):
+            self._older, self._newer = self._newer, None
+            return {}
+        self._is_released = True
+        return {partition: older.ends[partition] for partition in at if at[partition] < older.ends[partition]}
+
+
+def _keeps_up(older: _Arrivals, newer: _Arrivals) -> bool:
+    """Return whether event time has moved at least as fast as records have arrived."""
+    if newer.high_us is None:
+        return False  # no record has an event time
+    return older.low_us is None or newer.high_us - older.low_us >= (newer.clock_s - older.clock_s) * 1e6

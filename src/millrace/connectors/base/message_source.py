@@ -168,7 +168,8 @@ class PartitionedSource(DecodedSource):
     )
     idle_after: float = option(
         60.0,
-        "How long a partition whose event time stands still keeps others waiting.",
+        "Records of a backlog wait for older ones of other partitions that are there already, or arrive within this "
+        "time; for later ones only while event time moves there as fast as the clock.",
         parse=parse_duration,
         shown_default="1m",
     )

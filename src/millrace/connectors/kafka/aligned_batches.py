@@ -9,6 +9,7 @@ A topic does not say which event times its records have, so the process that pla
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -80,6 +81,8 @@ class AlignedBatches:
     skip_lost: bool = False
     reached_us: int | None = None
     """The newest event time of the batches that were cut; None without any, and where a batch reads everything."""
+    waiting: list[PartitionId] = field(default_factory=list)
+    """The partitions that gave nothing to the last batch because others were behind them in time."""
     _ahead: dict[PartitionId, _Ahead] = field(default_factory=dict)
     _leaders: Mapping[PartitionId, Address | None] = field(default_factory=dict)
     _waiting: WaitingPartitions = field(init=False)
@@ -101,11 +104,15 @@ class AlignedBatches:
         unread = {partition: (begin.get(partition, 0), end) for partition, end in ends.items()}
         unread = {partition: span for partition, span in unread.items() if span[1] > span[0]}
         chosen = self._chosen(unread, most, strict=strict)
-        waiting = [partition for partition, (start, _) in unread.items() if chosen[partition] == start]
-        sizes = {partition: end - start for partition, (start, end) in unread.items()}
-        if shares := self._waiting.shares(waiting, self.reached_us, sizes, most):
-            chosen = self._chosen(unread, most - sum(shares.values()), strict=strict)
-            chosen |= {partition: unread[partition][0] + share for partition, share in shares.items()}
+        at = {partition: start for partition, (start, _) in unread.items()}
+        taken = [partition for partition in at if chosen[partition] > at[partition]]
+        if released := self._waiting.released(at, defaultdict(int, ends), taken, self.reached_us):
+            spans = {partition: (at[partition], end) for partition, end in released.items()}
+            share = min(most, sum(end - start for start, end in spans.values()))
+            chosen = self._chosen(spans, share, strict=strict)
+            others = {partition: span for partition, span in unread.items() if partition not in spans}
+            chosen |= self._chosen(others, most - share, strict=strict)
+        self.waiting = [partition for partition in at if chosen[partition] == at[partition]]
         return {**ends, **chosen}
 
     def _chosen(
@@ -115,18 +122,14 @@ class AlignedBatches:
         chosen = None
         if sum(min(end - start, most) for start, end in unread.values()) > _MAX_EXACT_RECORDS:
             chosen = self._estimated(unread, most, strict=strict)
-        return self._exact(unread, most) if chosen is None else chosen
+        return self._exact(unread, min(most, _MAX_EXACT_RECORDS)) if chosen is None else chosen
 
     def all_read(self) -> None:
         """A batch reads everything: nobody waits."""
         self.reached_us = None
+        self.waiting = []
         self._ahead.clear()
-        self._waiting.since.clear()
-
-    @property
-    def waiting(self) -> list[PartitionId]:
-        """The partitions that gave nothing to the last batch because others were behind them in time."""
-        return list(self._waiting.since)
+        self._waiting.reset()
 
     def _exact(self, unread: Mapping[PartitionId, tuple[int, int]], most: int) -> dict[PartitionId, int]:
         """Return these ends by the event time of each record."""
@@ -218,7 +221,7 @@ class AlignedBatches:
 def _end(ahead: _Ahead, count: int, start: int, stop: int) -> int:
     """Return the end offset of a batch that takes the first `count` records of what is known of a partition."""
     if count < len(ahead.offsets):
-        return int(ahead.offsets[count]) if count else start
+        return min(int(ahead.offsets[count]), stop) if count else start
     return min(ahead.end, stop)
 
 

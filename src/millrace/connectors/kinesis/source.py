@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -29,7 +30,7 @@ from millrace.clients.kinesis.client import Kinesis
 from millrace.clients.kinesis.kpl_aggregation import MAGIC, deaggregate
 from millrace.clients.kinesis.shard_positions import SequenceRange, ShardReadLimit, records_between
 from millrace.clients.kinesis.shard_reader import MAX_RECORDS, Record, ShardReader, arrived, read_again
-from millrace.connectors.base.batch_alignment import NO_TIME, EventTime, WaitingPartitions, earliest
+from millrace.connectors.base.batch_alignment import NO_TIME, EventTime, Times, WaitingPartitions, earliest
 from millrace.connectors.base.message_source import data_source
 from millrace.errors.transport import errors_in_transport
 from millrace.telemetry.progress import alignment_report
@@ -95,7 +96,9 @@ class EarliestRecords:
         self.event_time = event_time
         self.reached_us: int | None = None
         """The newest event time of the records that were taken; None without any, and where none are left."""
-        self.waiting = WaitingPartitions(event_time.idle_after_s)
+        self.waiting: list[str] = []
+        """The shards that gave nothing to the last batch because others were behind them in time."""
+        self._waiting = WaitingPartitions(event_time.idle_after_s)
         self._lock = threading.Lock()
 
     def note_times(self, records: Sequence[Record]) -> None:
@@ -115,22 +118,38 @@ class EarliestRecords:
         times = {
             shard: np.array([record[_EVENT_TIME] for record in records], np.int64) for shard, records in held.items()
         }
-        newest = {shard: np.maximum.accumulate(own) for shard, own in times.items()}
-        if any(not len(newest[shard]) for shard in going_on):
+        if any(not len(times[shard]) for shard in going_on):
             return dict.fromkeys(held, 0)
-        known = min((int(newest[shard][-1]) for shard in going_on), default=None)
-        if known is not None:
-            times = {shard: own[: np.searchsorted(newest[shard], known, "right")] for shard, own in times.items()}
-        counts, reached = earliest(times, most)
+        counts, reached = earliest(_known(times, going_on), most)
         self.reached_us = self.reached_us if reached is None else reached
-        sizes = {shard: len(records) for shard, records in held.items()}
-        waiting = [shard for shard, records in held.items() if records and not counts[shard]]
-        shares = self.waiting.shares(waiting, self.reached_us, sizes, most)
-        if shares:
-            counts = earliest(times, most - sum(shares.values()))[0] | shares
-        if not going_on and counts == sizes:
+        at = {shard: arrived(records[0]) for shard, records in held.items() if records}
+        now = int(time.time() * 1000)
+        taken = [shard for shard in at if counts[shard]]
+        if released := self._waiting.released(at, defaultdict(lambda: now), taken, self.reached_us):
+            early = {shard: _arrived_before(until, held[shard]) for shard, until in released.items()}
+            share = min(most, sum(early.values()))
+            ahead = {shard: times[shard][:count] for shard, count in early.items()}
+            unread = {shard for shard in going_on if early.get(shard) == len(held[shard])}
+            others = {shard: own for shard, own in times.items() if shard not in ahead}
+            counts = earliest(_known(ahead, unread), share)[0]
+            counts |= earliest(_known(others, others.keys() & going_on), most - share)[0]
+        self.waiting = [shard for shard in at if not counts[shard]]
+        if not going_on and all(counts[shard] == len(records) for shard, records in held.items()):
             self.reached_us = None  # nothing is left
+            self._waiting.reset()
         return counts
+
+
+def _known(times: Mapping[str, Times], going_on: Collection[str]) -> dict[str, Times]:
+    """Return the event times up to which nothing can be missing: shards that are going on have more than these."""
+    newest = {shard: np.maximum.accumulate(own) for shard, own in times.items()}
+    known = min((int(newest[shard][-1]) for shard in going_on), default=np.iinfo(np.int64).max)
+    return {shard: own[: np.searchsorted(newest[shard], known, "right")] for shard, own in times.items()}
+
+
+def _arrived_before(until_ms: int, records: Sequence[Record]) -> int:
+    """Return how many of the first records arrived before a time."""
+    return next((number for number, record in enumerate(records) if arrived(record) >= until_ms), len(records))
 
 
 _WAIT_S, _FIRST_WAIT_S = 0.2, 5.0
@@ -241,8 +260,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Return no ends, as Kinesis does not report them, but which shards wait for others."""
         if self._order is None or self._order.reached_us is None:
             return None
-        waiting = sorted(self._order.waiting.since)
-        return alignment_report(self._order.event_time.what, self._order.reached_us, waiting)
+        return alignment_report(self._order.event_time.what, self._order.reached_us, sorted(self._order.waiting))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark's checkpoint is what counts."""
