@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from checkpoint_files import commit_last_batch, write_checkpoint
+from millrace.engine.checkpoints.last_batch import LAST_BATCH, plan_last_batch
 from millrace.engine.supervision.restart_policy import Policy
 from millrace.engine.supervision.supervisor import Supervisor
 from millrace.errors import FunctionFailed, KafkaUnreachable, MillraceError, QueryFailed, StateMismatch
@@ -130,6 +132,39 @@ def test_what_passes_is_started_again(tmp_path: Path) -> None:
     standing = queries.run_status.query("copied")
     assert (standing.restarts, standing.phase) == (3, Phase.STARTING)
     queries.stop(0)
+    queries.require_no_failure()
+
+
+def test_the_last_batch_is_not_followed_by_another(tmp_path: Path) -> None:
+    """A batch after it would have the end of event time as its watermark: all that came meanwhile would be late."""
+    shop = Shop(tmp_path, AWAY)
+    queries = running(shop)
+    folder = write_checkpoint(tmp_path / "copied")
+    assert plan_last_batch(folder, watermarked=True)
+    queries.start_last_batch(replace(written(), trigger=LAST_BATCH))
+    queries.wait(None, Until(lambda: len(shop.started) == 2))
+    assert shop.started[-1].isActive, "it was not done: it is started again"
+    commit_last_batch(folder)
+    shop.started[-1].fail(AWAY)
+    queries.wait(None, threading.Event())
+    assert len(shop.started) == 2
+    assert queries.run_status.query("copied").phase is Phase.STOPPED
+    queries.stop(0)
+    queries.require_no_failure()
+
+
+def test_a_last_batch_that_ends_while_a_restart_is_due(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, AWAY)
+    queries = running(shop)
+    queries.policy = Policy(3, first_delay_s=3600.0)
+    folder = write_checkpoint(tmp_path / "copied")
+    plan_last_batch(folder, watermarked=True)
+    queries.start_last_batch(replace(written(), trigger=LAST_BATCH))
+    queries.wait(None, Until(lambda: queries.run_status.query("copied").restarts == 1))
+    commit_last_batch(folder)
+    queries.queries[0].restart_at = 0.0
+    queries.wait(None, threading.Event())
+    assert len(shop.started) == 1
     queries.require_no_failure()
 
 

@@ -3,6 +3,7 @@
 - A query that fails is restarted after a delay, or given up (`restart_policy`).
 - A query with sinks that is given up ends the run. A query that only feeds panels never does.
 - A query that has read as much as it should, as in a replay, is stopped.
+- A query that fails when its last batch is committed has ended: another start would plan a batch in which all is late.
 - All queries are stopped at the end of the run, between two batches if possible (`stopping`).
 """
 
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from millrace.clients.kafka.cluster import Cluster
 from millrace.engine.checkpoints.checkpoint import BatchState, batch_state
+from millrace.engine.checkpoints.last_batch import LAST_BATCH, is_last_batch_planned
 from millrace.engine.failures.classify import Classification, FailureKind, classify
 from millrace.engine.failures.explain import explain
 from millrace.engine.queries.builder import QueryBuilder
@@ -51,7 +53,7 @@ class SupervisedQuery:
     error: MillraceError | None = None
     """Why it waits for a restart, or how it ended."""
     ended: bool = False
-    """Whether it was given up, or has read enough."""
+    """Whether it was given up, has read enough, or has run its last batch."""
 
     @property
     def name(self) -> str:
@@ -60,7 +62,7 @@ class SupervisedQuery:
     @property
     def is_busy(self) -> bool:
         """Whether it runs or waits for a restart."""
-        return self.streaming is None or self.streaming.isActive
+        return not self.ended and (self.streaming is None or self.streaming.isActive)
 
 
 @dataclass
@@ -172,19 +174,31 @@ class Supervisor:
         if supervised.streaming is None:
             if now >= supervised.restart_at:
                 try:
-                    self._start(supervised)
-                except MillraceError as error:  # what it needs is still unreachable
+                    if self._has_run_last_batch(supervised):
+                        self._end(supervised)
+                    else:
+                        self._start(supervised)
+                except (MillraceError, OSError) as error:  # what it needs is still unreachable
                     self._failed(supervised, error)
         elif supervised.streaming.isActive:
             if self.has_read_enough(supervised.name):
                 stop_all([supervised.streaming], self.stop_timeout_s)
-                supervised.ended = True
-                self.run_status.ended(supervised.name, left=_end_note(supervised.query))
+                self._end(supervised)
             elif supervised.restart_state.is_healthy(now) and self._is_between_batches(supervised):
                 supervised.restart_state.reset()
                 self.run_status.recovered(supervised.name)
         elif (failure := supervised.streaming.exception()) is not None:
             self._failed(supervised, failure)
+
+    def _end(self, supervised: SupervisedQuery) -> None:
+        supervised.ended, supervised.error = True, None
+        self.run_status.ended(supervised.name, left=_end_note(supervised.query))
+
+    def _has_run_last_batch(self, supervised: SupervisedQuery) -> bool:
+        """Return whether a query was started for its last batch, and that is committed."""
+        if supervised.query.trigger != LAST_BATCH:
+            return False
+        return not is_last_batch_planned(self.builder.checkpoint(supervised.query))
 
     def _is_between_batches(self, supervised: SupervisedQuery) -> bool:
         """Return whether no batch is running that might be the one that failed."""
@@ -198,7 +212,11 @@ class Supervisor:
         return None
 
     def _failed(self, supervised: SupervisedQuery, failure: BaseException) -> None:
-        """Decide whether a failed query is restarted or given up."""
+        """Decide whether a failed query is restarted or given up, if it had not done all before."""
+        with suppress(OSError):
+            if self._has_run_last_batch(supervised):
+                self._end(supervised)
+                return
         error = self._explain(supervised, failure)
         state = self._batch_state(supervised) or BatchState(supervised.restart_state.committed_batch)
         classification = self._classify(supervised, error, full_text(failure))
