@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -24,11 +25,13 @@ from millrace.connectors.memory import MEMORY
 from millrace.engine.checkpoints.last_batch import (
     LAST_BATCH,
     emits_at_end,
+    has_open_windows,
     has_watermark,
     is_last_batch_planned,
     plan_last_batch,
+    require_separate_queries,
 )
-from millrace.engine.checkpoints.resume import check_sinks, require_resumable, resume_decisions
+from millrace.engine.checkpoints.resume import LEFT_OUT, check_sinks, require_resumable, resume_decisions
 from millrace.engine.checkpoints.run_lease import RunLease, RunLocks
 from millrace.engine.checkpoints.state_dir import StateDir, nearby, require_fit, unused_checkpoints
 from millrace.engine.failures.explain import explained
@@ -98,6 +101,8 @@ def run(plan: Plan, settings: RunSettings, run_status: RunStatus, stop: threadin
     settings = replace(settings, context=context)
     require_fit(plan, context.state)
     plan = replace(plan, pipeline=follow_generations(plan.pipeline, context.cluster))
+    if settings.flush:
+        require_separate_queries(plan)
     if uses_system(plan.pipeline, "kafka"):
         require_reachable(settings.spark_conf.get("spark.master", settings.master), context.cluster().bootstrap)
     with suppress(ExecutorsStopped):
@@ -115,7 +120,7 @@ def _run(plan: Plan, settings: RunSettings, run_status: RunStatus, stop: threadi
     with StateDir(context.state, plan.pipeline, tell=context.notify, at_rest=at_rest) as state:
         settings.on_locked()
         context = replace(context, state=state.folder)
-        _require_resumable(plan, context, state, flush=settings.flush)
+        plan = _resumable(plan, context, state, flush=settings.flush)
         context = replace(context, state_id=state.id)
         MEMORY.clear()
         with _session(plan, settings, stop, inherited_fds=(state.held,)) as opening:
@@ -142,14 +147,22 @@ def _run(plan: Plan, settings: RunSettings, run_status: RunStatus, stop: threadi
                     settings.on_session_close()
 
 
-def _require_resumable(plan: Plan, context: RunContext, state: StateDir, *, flush: bool) -> None:
-    """Raise if a query cannot resume, as far as that is known without Spark; else claim the state folder."""
+def _resumable(plan: Plan, context: RunContext, state: StateDir, *, flush: bool) -> Plan:
+    """Claim the state folder, and return the plan without the queries that are left out.
+
+    Raise if a query cannot resume, as far as that is known without Spark.
+    """
     cluster_id = context.cluster().connect().cluster_id if uses_system(plan.pipeline, "kafka") else None
     decisions = resume_decisions(plan, state.folder, cluster_id, context.accept, flush=flush)
     require_resumable([check_sinks(decision, context) for decision in decisions], state.folder, context.notify)
-    state.claim(plan, cluster_id)
     for name in unused_checkpoints(state.folder, plan):
         context.notify(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
+    left_out = {decision.query.name for decision in decisions if decision.verdict == LEFT_OUT}
+    for name in sorted(left_out):
+        context.notify(f"query {name!r} is left out: its last windows are written, and those of others are not yet")
+    plan = replace(plan, queries=tuple(query for query in plan.queries if query.name not in left_out))
+    state.claim(plan, cluster_id)
+    return plan
 
 
 def _at_rest(spark: SparkSession | None) -> bool:
@@ -218,13 +231,19 @@ def _supervise(
                 running = supervisor.start(query)
                 if running is not None and query is first:
                     monitor.await_batch(running, settings.head_start_s, stop)
+            began = time.monotonic()
             supervisor.wait(settings.duration_s, stop)
             if settings.flush:
-                _flush(supervisor, queries, stop)
+                duration_s = settings.duration_s and max(0.0, settings.duration_s - (time.monotonic() - began))
+                _flush(supervisor, queries, duration_s, stop)
         finally:
             timeout_s = settings.stop_timeout_s if all(query.batches for query in plan.queries) else 0.0
             _stop(supervisor, timeout_s, locks, context.notify)
         supervisor.require_no_failure()  # a batch may have failed while its end was waited for
+        left = [query for query in queries if has_open_windows(plan.pipeline, query, builder.checkpoint(query))]
+        if settings.flush and (names := ", ".join(repr(query.name) for query in left if builder.rereads(query))):
+            what = f"the last windows of {names} are not written"
+            context.notify(f"{what}: repeat the run with --until-caught-up --flush")
 
 
 def _as_it_was_left(query: Query, builder: QueryBuilder) -> Query:
@@ -234,13 +253,14 @@ def _as_it_was_left(query: Query, builder: QueryBuilder) -> Query:
     return replace(query, trigger=LAST_BATCH) if planned else query
 
 
-def _flush(supervisor: Supervisor, queries: Sequence[Query], stop: threading.Event) -> None:
+def _flush(supervisor: Supervisor, queries: Sequence[Query], duration_s: float | None, stop: threading.Event) -> None:
     """Let each query that has read everything write the windows that the watermark has not passed."""
     builder = supervisor.builder
     if stop.is_set() or supervisor.is_busy():
-        builder.context.notify("the last windows are not written: the run was ended before it had read everything")
         return
     for query in queries:
+        if stop.is_set():
+            break
         if query.trigger == LAST_BATCH or not emits_at_end(builder.pipeline, query):
             continue
         builder.context.lock.check()  # what is planned now is in the checkpoint
@@ -250,7 +270,7 @@ def _flush(supervisor: Supervisor, queries: Sequence[Query], stop: threading.Eve
         elif plan_last_batch(builder.checkpoint(query), watermarked=has_watermark(builder.pipeline, query)):
             builder.context.notify(f"query {query.name!r} writes its last windows, and does not resume after that")
             supervisor.start_last_batch(replace(query, trigger=LAST_BATCH))
-    supervisor.wait(None, stop)
+    supervisor.wait(duration_s, stop)
 
 
 def _stop(supervisor: Supervisor, timeout_s: float, locks: RunLocks, notify: Callable[[str], None]) -> None:

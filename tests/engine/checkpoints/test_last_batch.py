@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from checkpoint_files import END_MS, SOURCE, commit_last_batch, write_checkpoint
 from millrace.connectors.base.registry import connector_names
 from millrace.engine.checkpoints.last_batch import (
     emits_at_end,
@@ -14,25 +15,12 @@ from millrace.engine.checkpoints.last_batch import (
     is_last_batch_done,
     is_last_batch_planned,
     plan_last_batch,
+    require_separate_queries,
     withdraw_last_batch,
 )
-from millrace.errors import StateMismatch
+from millrace.errors import InvalidOption, StateMismatch
 from millrace.pipeline.loading.yaml import load_yaml
 from millrace.pipeline.plan import make_plan
-
-SOURCE = '{"posts":{"0":7}}'
-END_MS = 253402300799999
-
-
-def checkpoint(folder: Path, *, watermark: int = 1000, after: int = 2000, committed: bool = True) -> Path:
-    """The checkpoint of a query with state after batch 3."""
-    for name in ("offsets", "commits", "state"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    fields = {"batchWatermarkMs": watermark, "batchTimestampMs": 5, "conf": {"spark.sql.shuffle.partitions": "3"}}
-    (folder / "offsets" / "3").write_text(f"v1\n{json.dumps(fields)}\n{SOURCE}\n-")
-    if committed:
-        (folder / "commits" / "3").write_text(f'v1\n{{"nextBatchWatermarkMs":{after}}}')
-    return folder
 
 
 def entry(folder: Path, log: str, batch: int) -> dict[str, int]:
@@ -41,7 +29,7 @@ def entry(folder: Path, log: str, batch: int) -> dict[str, int]:
 
 
 def test_the_last_batch_reads_nothing_and_has_the_end_as_its_watermark(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path)
+    folder = write_checkpoint(tmp_path)
     assert plan_last_batch(folder, watermarked=True)
     version, _, *sources = (folder / "offsets" / "4").read_text().split("\n")
     planned = entry(folder, "offsets", 4)
@@ -56,24 +44,24 @@ def test_the_last_batch_reads_nothing_and_has_the_end_as_its_watermark(tmp_path:
     assert (folder / "offsets" / "4").read_bytes() == before
 
 
-def test_a_watermark_that_python_sets_is_in_the_checkpoint(tmp_path: Path) -> None:
-    assert plan_last_batch(checkpoint(tmp_path / "set"), watermarked=False)
-    assert not plan_last_batch(checkpoint(tmp_path / "none", watermark=0, after=0), watermarked=False)
-    assert plan_last_batch(checkpoint(tmp_path / "silent", watermark=0, after=0), watermarked=True)
+def test_a_watermark_that_python_sets_is_in_the_write_checkpoint(tmp_path: Path) -> None:
+    assert plan_last_batch(write_checkpoint(tmp_path / "set"), watermarked=False)
+    assert not plan_last_batch(write_checkpoint(tmp_path / "none", watermark=0, after=0), watermarked=False)
+    assert plan_last_batch(write_checkpoint(tmp_path / "silent", watermark=0, after=0), watermarked=True)
 
 
 def test_nothing_is_planned_where_nothing_is_held(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     assert not plan_last_batch(tmp_path / "new", watermarked=True)
-    stateless = checkpoint(tmp_path / "stateless")
+    stateless = write_checkpoint(tmp_path / "stateless")
     (stateless / "state").rmdir()
     assert not plan_last_batch(stateless, watermarked=True)
-    assert not plan_last_batch(checkpoint(tmp_path / "failed", committed=False), watermarked=True)
-    assert not plan_last_batch(checkpoint(tmp_path / "ended", watermark=END_MS, after=END_MS), watermarked=True)
+    assert not plan_last_batch(write_checkpoint(tmp_path / "failed", committed=False), watermarked=True)
+    assert not plan_last_batch(write_checkpoint(tmp_path / "ended", watermark=END_MS, after=END_MS), watermarked=True)
 
 
 def test_an_unknown_format_is_not_written(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path)
+    folder = write_checkpoint(tmp_path)
     plan = folder / "offsets" / "3"
     plan.write_text(plan.read_text().replace("v1", "v2"))
     with pytest.raises(StateMismatch, match="format"):
@@ -81,10 +69,9 @@ def test_an_unknown_format_is_not_written(tmp_path: Path) -> None:
 
 
 def test_it_is_withdrawn(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path)
+    folder = write_checkpoint(tmp_path)
     plan_last_batch(folder, watermarked=True)
-    (folder / "commits" / "4").write_text(f'v1\n{{"nextBatchWatermarkMs":{END_MS}}}')
-    (folder / "commits" / ".4.crc").write_bytes(b"crc")
+    commit_last_batch(folder)
     assert is_last_batch_done(folder)
     assert not is_last_batch_planned(folder)
     withdraw_last_batch(folder)
@@ -118,3 +105,34 @@ def test_which_queries_hold_rows_until_the_end(tmp_path: Path, sql: str, mode: s
     (query,) = make_plan(pipeline).queries
     assert emits_at_end(pipeline, query) is emits
     assert has_watermark(pipeline, query)
+
+
+COUNTED = "SELECT window(at, '1 minute') AS w, count(*) AS n FROM words GROUP BY 1"
+LATER = "SELECT window(w, '5 minutes') AS v, sum(n) AS n FROM again GROUP BY 1"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "read", "separate"),
+    [
+        (COUNTED, "SELECT n FROM again", "counts", False),
+        ("SELECT at AS w, 1 AS n FROM words", LATER, "counts", False),
+        ("SELECT at AS w, 1 AS n FROM words", "SELECT n FROM again", "counts", True),
+        (COUNTED, LATER, "others", True),
+    ],
+)
+def test_event_time_does_not_end_where_queries_feed_each_other(
+    tmp_path: Path, first: str, second: str, read: str, separate: bool
+) -> None:
+    file = tmp_path / "p.yaml"
+    sources = f"""\
+  words: {{kafka: words, schema: 'word string, at timestamp', watermark: [at, 1s]}}
+  again: {{kafka: {read}, schema: 'w timestamp, n long', watermark: [w, 1s]}}"""
+    tables = f"  counts: {json.dumps(first)}\n  later: {json.dumps(second)}"
+    sinks = "sinks: [{from: counts, kafka: counts}, {from: later, kafka: later}]"
+    file.write_text(f"name: p\nsources:\n{sources}\ntables:\n{tables}\n{sinks}\n")
+    plan = make_plan(load_yaml(file, connector_names()))
+    if separate:
+        require_separate_queries(plan)
+    else:
+        with pytest.raises(InvalidOption):
+            require_separate_queries(plan)

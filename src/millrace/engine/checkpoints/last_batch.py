@@ -7,7 +7,8 @@ batch that reads nothing and whose watermark is the end of event time, and the q
 the same number, and is written once.
 
 Afterwards every record would be late. So a query does not resume after its last batch, unless the user accepts that
-(`withdraw_last_batch` gives the checkpoint the watermark back that its records gave it).
+(`withdraw_last_batch` gives the checkpoint the watermark back that its records gave it). Nor is it started again for
+the last batch once that is committed. For the same reason a pipeline whose queries feed each other has no last batch.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from millrace.connectors.base.query_checkpoint import (
     last_planned_batch,
     unfinished_batch,
 )
+from millrace.connectors.base.registry import CONNECTORS
 from millrace.engine.checkpoints.checkpoint import metadata_number
-from millrace.errors import StateMismatch
+from millrace.errors import InvalidOption, StateMismatch
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.model import PipelineDef, Trigger
-from millrace.pipeline.plan import Query
+from millrace.pipeline.plan import Plan, Query
 from millrace.telemetry.progress import END_OF_EVENT_TIME
 
 LAST_BATCH = Trigger("last batch")
@@ -57,18 +59,47 @@ def has_watermark(pipeline: PipelineDef, query: Query) -> bool:
     return any(element and element.watermark for element in map(pipeline.element, pipeline.upstream(query.table)))
 
 
+def require_separate_queries(plan: Plan) -> None:
+    """Raise if event time would end for a query before all that another one writes for it is there."""
+    for writer in plan.queries:
+        sinks = (CONNECTORS.sink(sink.connection, sink.table) for sink in writer.sinks)
+        written = {target for sink in sinks for target in sink.touches}
+        for reader in plan.queries:
+            streams = (source for source in plan.pipeline.upstream_sources(reader.table) if not source.static)
+            sources = (CONNECTORS.source(source.connection, False) for source in streams)
+            shared = written.intersection(target for source in sources for target in source.touches)
+            if shared and (emits_at_end(plan.pipeline, writer) or emits_at_end(plan.pipeline, reader)):
+                raise InvalidOption(
+                    f"--flush cannot end event time for query {reader.name!r}: it reads {min(shared)}, which query "
+                    f"{writer.name!r} writes",
+                    place=reader.place,
+                    why="what the one writes last would come too late for the other",
+                    hint="make two pipelines of them and run one after the other, or leave out --flush",
+                )
+
+
+def has_open_windows(pipeline: PipelineDef, query: Query, checkpoint: Path) -> bool:
+    """Return whether a query holds rows that its last batch, which is not finished, would write."""
+    return emits_at_end(pipeline, query) and _awaits_end(checkpoint, watermarked=has_watermark(pipeline, query))
+
+
+def _awaits_end(checkpoint: Path, *, watermarked: bool) -> bool:
+    last = last_committed_batch(checkpoint)
+    watermark = _watermark_after(checkpoint, last)
+    keeps_state = last >= 0 and (checkpoint / "state").is_dir() and (watermarked or watermark > 0)
+    return keeps_state and watermark < _END_MS
+
+
 def plan_last_batch(checkpoint: Path, *, watermarked: bool) -> bool:
     """Plan the last batch of a query that has caught up; return whether the query has to be started for it.
 
     A query that is not known to be `watermarked` is one if its checkpoint has a watermark: Python may set it.
     """
-    last = last_committed_batch(checkpoint)
     if unfinished_batch(checkpoint) is not None:
         return is_last_batch_planned(checkpoint)
-    watermark = _watermark_after(checkpoint, last)
-    keeps_state = last >= 0 and (checkpoint / "state").is_dir() and (watermarked or watermark > 0)
-    if not keeps_state or watermark >= _END_MS:
+    if not _awaits_end(checkpoint, watermarked=watermarked):
         return False
+    last = last_committed_batch(checkpoint)
     plan = checkpoint / "offsets" / str(last)
     version, metadata, *sources = plan.read_text("utf-8").split("\n")
     if version != LOG_VERSION:

@@ -17,7 +17,11 @@ from millrace.connectors.base.query_checkpoint import unfinished_batch
 from millrace.connectors.base.registry import CONNECTORS, current_options, make_sink
 from millrace.engine.checkpoints import query_history
 from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, with_all_columns_read
-from millrace.engine.checkpoints.last_batch import is_last_batch_done, is_last_batch_planned
+from millrace.engine.checkpoints.last_batch import (
+    has_open_windows,
+    is_last_batch_done,
+    is_last_batch_planned,
+)
 from millrace.engine.checkpoints.query_history import CheckpointPosition, checkpoint_of, last_batch, recorded_start
 from millrace.engine.checkpoints.state_dir import known_of, origins, origins_text, unused_checkpoints
 from millrace.errors import CheckpointIncompatible, InputError, MillraceError, StateMismatch, UnknownName
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RESUMES, ASKED, ANEW = "resumes", "asks Spark", "starts from scratch"
-REFUSED, BLOCKED = "cannot resume", "cannot start"
+REFUSED, BLOCKED, LEFT_OUT = "cannot resume", "cannot start", "is left out"
 _END = "end"
 """The part of a change that is none of the file: the query is at the end of event time."""
 
@@ -54,7 +58,12 @@ class ResumeDecision:
     @property
     def starts(self) -> bool:
         """Whether a run starts it, as far as is known."""
-        return self.verdict not in (REFUSED, BLOCKED)
+        return self.verdict not in (REFUSED, BLOCKED, LEFT_OUT)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a run was ended before the query had written its last windows."""
+        return any(change.part == _END and change.effect == INCOMPATIBLE for change in self.changes)
 
     @property
     def obstacles(self) -> list[Change]:
@@ -73,7 +82,7 @@ def resume_decisions(
 ) -> list[ResumeDecision]:
     """Return the decision for each query that writes; without `schemas` of Spark's plans, from the file alone.
 
-    A run with `flush` also finishes a last batch that another one has begun.
+    A run with `flush` also finishes what another one has begun, and leaves out the queries that have nothing to finish.
     """
     queries = [query for query in plan.queries if query.sinks]
     names = [query.name for query in queries]
@@ -83,8 +92,17 @@ def resume_decisions(
     known = known_of(state, plan.pipeline).get("queries", {})
     starts = {name: recorded_start(state, name) for name in unused_checkpoints(state, plan)}
     former = {name: start.snapshot for name, start in starts.items() if start}
+    lasting = [query for query in queries if not _why_never_resumed(plan.pipeline, query) and query.name not in accept]
+    ended = {query.name for query in lasting if is_last_batch_done(checkpoint_of(state, query.name))}
+    unended = [
+        query.name
+        for query in lasting
+        if ended and has_open_windows(plan.pipeline, query, checkpoint_of(state, query.name))
+    ]
 
     def decide(query: Query) -> ResumeDecision:
+        if flush and unended and query.name in ended:
+            return ResumeDecision(query, LEFT_OUT)
         never = _why_never_resumed(plan.pipeline, query)
         if never or not (checkpoint_of(state, query.name) / "offsets").exists():
             refusal = _sink_refusal(query)
@@ -93,17 +111,20 @@ def resume_decisions(
             return replace(decision, verdict=verdict, why=never or "it has no checkpoint yet", error=refusal)
         source_changes = _source_changes(plan.pipeline, query, known, cluster_id)
         other_changes = _changes(plan.pipeline, query, state, (schemas or {}).get(query.name))
-        found = [*_ended(checkpoint_of(state, query.name), flush=flush), *source_changes, *other_changes]
+        end = _ended(checkpoint_of(state, query.name), unended, flush=flush)
+        found = [*end, *source_changes, *other_changes]
         return _decide(query, found, accept, query_history.position(state, query.name))
 
     return [decide(query) for query in queries]
 
 
-def _ended(checkpoint: Path, *, flush: bool) -> list[Change]:
+def _ended(checkpoint: Path, unended: list[str], *, flush: bool) -> list[Change]:
     """Return why a query does not resume whose last windows were written at the end of event time."""
     if is_last_batch_done(checkpoint):
         what = "its last windows were written by --flush: what comes now for their time would make other rows of them"
-        return [Change(CHANGES_MEANING, _END, what)]
+        names = ", ".join(map(repr, unended))
+        others = f"; those of {names} were not: --until-caught-up --flush writes them" if unended else ""
+        return [Change(CHANGES_MEANING, _END, f"{what}{others}")]
     if is_last_batch_planned(checkpoint) and not flush:
         what = "a run that writes its last windows was ended before it had written all of them"
         return [Change(INCOMPATIBLE, _END, what)]
@@ -205,11 +226,11 @@ def _sink_refusal(query: Query) -> MillraceError | None:
 
 
 def require_resumable(decisions: list[ResumeDecision], state: Path, notify: Callable[[str], None]) -> None:
-    """Raise for the first query that cannot start; report the changes of the others."""
-    for decision in decisions:
+    """Raise for the first query that cannot start, or that has to be finished; report the changes of the others."""
+    for decision in sorted(decisions, key=lambda decision: not decision.is_unfinished):
         if decision.error:
             raise decision.error
-        if not decision.starts:
+        if decision.verdict in (REFUSED, BLOCKED):
             raise _refusal(decision.query, decision.obstacles, state, decision.verdict)
     for decision in decisions:
         for change in decision.changes:
@@ -251,16 +272,23 @@ def _choices_at_end(query: Query, obstacles: list[Change]) -> str:
 
 
 class ResumePlanner:
-    """Checks a query that is about to start, as Spark has analysed it."""
+    """Checks a query that is about to start, as Spark has analysed it.
 
-    def __init__(self, pipeline: PipelineDef, query: Query, state: Path, accept: Collection[str]) -> None:
+    What a checkpoint holds counts for a query that `resumes` only: for another one it is about to be removed.
+    """
+
+    def __init__(
+        self, pipeline: PipelineDef, query: Query, state: Path, accept: Collection[str], *, resumes: bool = True
+    ) -> None:
         self._pipeline, self._query, self._state, self._accept = pipeline, query, state, accept
+        self.resumes = resumes
         self._all_columns = False
+        self._schema: StateSchema | None = None
 
     def with_all_columns(self, table: DataFrame) -> DataFrame:
         """Return the table with all its columns in its state, unless its checkpoint was created without them."""
         before = recorded_start(self._state, self._query.name)
-        started = last_batch(self._state, self._query.name) >= 0
+        started = self.resumes and last_batch(self._state, self._query.name) >= 0
         wanted = bool(before and before.state_schema and before.state_schema["whole"]) if started else True
         distinct = len({name.lower() for name in table.columns}) == len(table.columns)  # else they cannot be named
         self._all_columns = wanted and distinct and self._query.batches and keeps_state(table)
@@ -271,19 +299,23 @@ class ResumePlanner:
         return fingerprint(table, written, sources, whole=self._all_columns)
 
     def require(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> None:
-        """Raise if another query made the checkpoint; else record the start."""
-        before = recorded_start(self._state, self._query.name)
-        schema: StateSchema | None = None
+        """Raise if another query made the checkpoint that it resumes."""
+        before = recorded_start(self._state, self._query.name) if self.resumes else None
         try:
-            schema = self.state_schema(table, written, sources)
+            self._schema = self.state_schema(table, written, sources)
         except Exception:  # a plan that cannot be read is an error only where there is one to compare with
             if before and before.state_schema:
                 raise
-        decision = _decide(self._query, _changes(self._pipeline, self._query, self._state, schema), self._accept, None)
+        found = _changes(self._pipeline, self._query, self._state, self._schema) if self.resumes else []
+        decision = _decide(self._query, found, self._accept, None)
         if decision.obstacles:
             raise _refusal(self._query, decision.obstacles, self._state)
+
+    def record(self) -> None:
+        """Record the start, when what the query does not resume from is removed."""
         snapshot = snapshot_query(self._pipeline, self._query, CONNECTORS)
-        query_history.record_start(self._state, self._query.name, snapshot, schema.to_json() if schema else None)
+        schema = self._schema.to_json() if self._schema else None
+        query_history.record_start(self._state, self._query.name, snapshot, schema)
 
 
 def sink_contexts(context: RunContext, query: Query, writers: Sequence[Sink], checkpoint: Path) -> list[RunContext]:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 _MAX_RECORDS_PER_DEAD_LETTER_BATCH = 100_000
 """For a query that only writes dead letters: a run may end before it has read everything."""
+_NOTHING = "nothing"
+"""In place of the checkpoint of a query that does not resume: no folder of a checkpoint has the name."""
 _UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 VIEWS = threading.Lock()
 """Held while frames get names and a query is analysed: names belong to the whole session."""
@@ -69,7 +71,7 @@ class QueryBuilder:
     """The queries that were started in this run: the next start of one resumes."""
     dead_letter_sources: Collection[str] = ()
     """Sources whose dead letters are written by a query of their own."""
-    _prepared: dict[str, DataStreamWriter] = field(default_factory=dict)
+    _prepared: dict[str, tuple[DataStreamWriter, ResumePlanner]] = field(default_factory=dict)
     """Queries that are built and not started."""
     _has_functions: bool = False
     """Whether the session has the pipeline's functions."""
@@ -96,9 +98,13 @@ class QueryBuilder:
     def start(self, query: Query) -> StreamingQuery:
         """Start writing a query's table; build it first if that is not done."""
         prepared = self._prepared.pop(query.name, None)
+        writer, resuming = prepared or self._prepare(query)
         try:
             self.context.lock.check()
-            running = (prepared or self._prepare(query)).start()
+            self._clear(query)
+            if query.sinks:
+                resuming.record()
+            running = writer.start()
         except MillraceError:
             raise
         except Exception as error:
@@ -116,21 +122,23 @@ class QueryBuilder:
                     self.spark.udf.register(function.name, _udf(function))
         self._has_functions = True
 
-    def _prepare(self, query: Query) -> DataStreamWriter:
+    def _prepare(self, query: Query) -> tuple[DataStreamWriter, ResumePlanner]:
         """Build a query's table, up to its start."""
         try:
             self.context.lock.check()  # a start removes and writes files of the checkpoint
             if any(sink_of(sink).needs_single_writer for sink in query.sinks):
                 self.context.lock.check_start()
-            tables = QueryTables(self, query)
-            return self._writer(query, tables.frame(query.table), tables.sources())
+            tables, resumes = QueryTables(self, query), self.resumes(query, [sink_of(sink) for sink in query.sinks])
+            resuming = ResumePlanner(self.pipeline, query, self.context.state, self.context.accept, resumes=resumes)
+            return self._writer(query, tables.frame(query.table), tables.sources(), resuming), resuming
         except MillraceError:
             raise
         except Exception as error:
             raise explain(error, place=query.place) from error
 
-    def _writer(self, query: Query, table: DataFrame, sources: dict[str, DataFrame]) -> DataStreamWriter:
-        resuming = ResumePlanner(self.pipeline, query, self.context.state, self.context.accept)
+    def _writer(
+        self, query: Query, table: DataFrame, sources: dict[str, DataFrame], resuming: ResumePlanner
+    ) -> DataStreamWriter:
         frame = resuming.with_all_columns(table) if query.sinks else table
         if self.panels:
             from millrace.engine.queries.panels import attach_panels  # imports PySpark
@@ -138,13 +146,13 @@ class QueryBuilder:
             frame = attach_panels(frame, query, self.panels)
         writers = [sink_of(sink) for sink in query.sinks]
         folder = self.checkpoint(query)
-        self._clear(query, writers, folder)
-        self._report_lost_offsets(query, folder)
-        self._require_same_topics(query, folder)
-        own = sink_contexts(self.context, query, writers, folder)
+        resumed = folder if resuming.resumes else folder / _NOTHING
+        self._report_lost_offsets(query, resumed)
+        self._require_same_topics(query, resumed)
+        own = sink_contexts(self.context, query, writers, resumed)
         if query.batches and any(writer.needs_single_writer for writer in writers):
             frame = with_deterministic_tasks(frame)
-        if not (folder / "offsets").exists():
+        if not (resumed / "offsets").exists():
             for writer in writers:
                 writer.require_new()
         for writer, context in zip(writers, own, strict=True):
@@ -154,6 +162,7 @@ class QueryBuilder:
         if writers:
             resuming.require(table, frame, sources)
             require_supported(frame, query.mode)
+        own = [replace(context, checkpoint=folder) for context in own]
         if not writers:
             writer = self._discard(_without_sink(frame, query).writeStream)
         elif len(writers) == 1:
@@ -164,13 +173,17 @@ class QueryBuilder:
         writer = writer.option("checkpointLocation", location(folder, local=is_local(self.spark.sparkContext.master)))
         return _with_trigger(writer, query.trigger)
 
-    def _clear(self, query: Query, writers: list[Sink], folder: Path) -> None:
-        """Remove what a query does not resume from: all, or the empty state that real-time mode makes at its start."""
-        if not self.resumes(query, writers):
+    def _clear(self, query: Query) -> None:
+        """Remove what a query does not resume from: all, or the empty state that real-time mode makes at its start.
+
+        Not before all queries are prepared: a run that does not begin leaves their checkpoints as they are.
+        """
+        folder, accepted = self.checkpoint(query), query.name in self.context.accept
+        if not self.resumes(query, [sink_of(sink) for sink in query.sinks]):
             remove_folder(folder)
         elif not any((folder / "offsets").glob("[0-9]*")):
             remove_folder(folder / "state")  # else batches would refuse to begin
-        elif query.name in self.context.accept and is_last_batch_done(folder):
+        elif accepted and query.name not in self.started_queries and is_last_batch_done(folder):
             withdraw_last_batch(folder)
 
     def _discard(self, rows: DataStreamWriter) -> DataStreamWriter:
