@@ -88,9 +88,10 @@ def main() -> None:
 
 def _answer_in_child(question: SqlQuestion, tables: dict[str, pa.Table], answers: int) -> None:
     """Fork, let the child answer, and report why if it ended without an answer."""
+    own = os.getpid()
     child = os.fork()
     if child == 0:
-        _answer_and_exit(question, tables, answers)
+        _answer_and_exit(question, tables, answers, own)
     _, status = os.waitpid(child, 0)
     if status == 0:
         return
@@ -99,10 +100,10 @@ def _answer_in_child(question: SqlQuestion, tables: dict[str, pa.Table], answers
     _write_line({"kind": kind, "message": f"wait status {status}"}, answers, question)
 
 
-def _answer_and_exit(question: SqlQuestion, tables: dict[str, pa.Table], answers: int) -> NoReturn:
+def _answer_and_exit(question: SqlQuestion, tables: dict[str, pa.Table], answers: int, parent: int) -> NoReturn:
     status = 1
     try:
-        die_with_parent()
+        die_with_parent(parent)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, question.timeout_s)
         _write_line(_answer(_confined(tables), question), answers, question)

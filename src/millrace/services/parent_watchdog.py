@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import subprocess
@@ -28,7 +29,7 @@ def main() -> None:
         stderr=sys.stderr,
         close_fds=False,
         # Safe here: this process has one thread when it forks.
-        preexec_fn=die_with_parent,  # noqa: PLW1509
+        preexec_fn=functools.partial(die_with_parent, os.getpid()),  # noqa: PLW1509
     )
     sys.stdout.write(f"{child.pid}\n")
     sys.stdout.flush()
@@ -49,10 +50,15 @@ def _stop_with_parent(child: subprocess.Popen[bytes], grace: float) -> None:
     child.kill()
 
 
-def die_with_parent() -> None:
-    """Linux: end when the thread that started this process ends, also when it is killed outright."""
+def die_with_parent(parent: int) -> None:
+    """Linux: end when the thread that started this process ends, also when it is killed outright.
+
+    `parent` is its process, as it knows itself: it may have ended before this call.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

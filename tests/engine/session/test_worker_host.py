@@ -26,6 +26,12 @@ print(json.dumps([sys.argv[1:], os.getcwd(), os.environ.get("ASKED"), module, sy
 print("an error", file=sys.stderr)
 sys.stdin.read()
 """
+SURROUNDINGS = """
+import json, sys, time
+print("\\udcff", file=sys.stderr)
+streams = [(stream.encoding, stream.errors) for stream in (sys.stdin, sys.stdout, sys.stderr)]
+print(json.dumps([time.tzname, time.localtime(0).tm_hour, streams, sys.path]))
+"""
 RANDOM = """
 import os, numpy
 if child := os.fork():
@@ -105,9 +111,34 @@ def test_what_it_cannot_run_is_run_by_python(host: WorkerHost, tmp_path: Path, a
     assert reported(host, tmp_path, *arguments, ASKED="yes")[2:4] == ["yes", False]
 
 
-def test_strings_have_the_hashes_that_are_asked_for(host: WorkerHost, tmp_path: Path, module: str) -> None:
-    assert not reported(host, tmp_path, "-m", module, PYTHONHASHSEED="1")[3]
-    assert reported(host, tmp_path, "-m", module, PYTHONHASHSEED="0")[3]
+@pytest.mark.parametrize(
+    ("variables", "forked"),
+    [
+        ({"PYTHONHASHSEED": "1"}, False),
+        ({"PYTHONHASHSEED": "0"}, True),
+        ({"PYTHONOPTIMIZE": "2"}, False),
+        ({"PYTHONWARNINGS": "error"}, False),
+        ({"PYTHONOPTIMIZE": "", "PYTHONUNBUFFERED": "YES", "PYTHON_OF_SPARK": "1"}, True),
+    ],
+)
+def test_what_python_reads_when_it_starts_is_what_is_asked_for(
+    host: WorkerHost, tmp_path: Path, module: str, variables: dict[str, str], forked: bool
+) -> None:
+    assert reported(host, tmp_path, "-m", module, **variables)[3] is forked
+
+
+def test_a_fork_has_the_zone_streams_and_paths_that_python_has(host: WorkerHost, tmp_path: Path, module: str) -> None:
+    (tmp_path / "millrace_reports" / "report.py").write_text(SURROUNDINGS)
+    paths = [str(tmp_path / "other"), *filter(None, [os.environ.get("PYTHONPATH")])]  # the host has the second, too
+    zone = {"TZ": "XYZ-5", "PYTHONPATH": os.pathsep.join(paths)}
+    printed = []
+    for variables in (zone, zone | {"MILLRACE_WORKER_HOST": str(tmp_path / "gone")}):
+        with started(host, tmp_path, "-m", module, **variables) as process:
+            printed.append(process.communicate("", timeout=60))
+            assert process.returncode == 0
+    forked, python = printed
+    assert forked == python
+    assert json.loads(forked[0])[:2] == [["XYZ", "XYZ"], 5]
 
 
 def test_without_its_host_it_is_python(host: WorkerHost, tmp_path: Path, module: str) -> None:

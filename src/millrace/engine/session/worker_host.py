@@ -17,6 +17,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import re
 import runpy
 import select
 import shlex
@@ -24,10 +25,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 from millrace.engine.session import worker_launcher
 from millrace.engine.session.worker_launcher import (
@@ -55,6 +58,10 @@ _PRELOADED = (
     "millrace.formats.json_decoder",
 )
 _HASH_SEED = "PYTHONHASHSEED"
+_OF_PYTHON = re.compile("PYTHON[A-Z0-9]+")
+"""The names of the variables that Python reads when it starts; Spark's own begin with PYTHON_."""
+_SET_IN_FORKS = {"PYTHONPATH", "PYTHONUNBUFFERED"}
+"""Those of them that a fork needs not have had when its host started; Spark sets both."""
 _SOCKET, _LAUNCHER = "workers", "python"
 _LAUNCHER_TEXT = '#!/bin/sh\nexec {python} -I -S {program} "$@"\n'
 _END_TIMEOUT_S = 5.0
@@ -127,6 +134,7 @@ def _bind(listener: socket.socket, path: Path) -> None:
 
 def main() -> None:
     """Fork for each request until standard input ends; then end what was forked."""
+    own = os.getpid()
     listener = socket.socket(fileno=int(sys.argv[1]))
     for name in _PRELOADED:
         importlib.import_module(name)
@@ -151,7 +159,7 @@ def main() -> None:
                 signal.set_wakeup_fd(-1)
                 for inherited in (listener, signals, wakeup, launcher, *launchers.values()):
                     inherited.close()
-                _become(request)
+                _become(request, own)
                 return
     for pid in launchers:
         _kill(pid)
@@ -203,25 +211,34 @@ def _kill(pid: int) -> None:
 
 
 def _can_run(request: WorkerRequest) -> bool:
-    """Return whether a fork is what Python would be: strings must have the same hashes as there."""
-    own = os.environ[_HASH_SEED]
+    """Return whether a fork is what Python would be: what it reads when it starts must be the same there."""
     is_module = request.arguments[:1] == ["-m"] and request.arguments[1].startswith(MODULES)
-    return is_module and request.environment.get(_HASH_SEED, own) == own
+    wanted = {_HASH_SEED: os.environ[_HASH_SEED]} | request.environment
+    return is_module and _start_variables(wanted) == _start_variables(os.environ)
 
 
-def _become(request: WorkerRequest) -> None:
+def _start_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if value and _OF_PYTHON.fullmatch(name) and name not in _SET_IN_FORKS
+    }
+
+
+def _become(request: WorkerRequest, host: int) -> None:
     """Run a module in the place of the launcher."""
     os.setpgid(0, 0)
-    die_with_parent()  # without the host nobody could end it
+    die_with_parent(host)  # without the host nobody could end it
     for number, descriptor in enumerate(request.descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    sys.path[:] = _search_path(request)
     os.chdir(request.folder)
     os.environ.clear()
     os.environ.update(request.environment)
-    sys.path[:] = [*_new_paths(request.environment), *sys.path]
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w", buffering=1), open(2, "w", buffering=1)  # noqa: SIM115
+    time.tzset()
+    sys.stdin, sys.stdout, sys.stderr = _stream(sys.stdin, 0), _stream(sys.stdout, 1), _stream(sys.stderr, 2)
     _, module, *arguments = request.arguments
     sys.argv = [module, *arguments]
     with warnings.catch_warnings():
@@ -229,9 +246,20 @@ def _become(request: WorkerRequest) -> None:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _new_paths(environment: Mapping[str, str]) -> Sequence[str]:
-    given = environment.get("PYTHONPATH", "").split(os.pathsep)
-    return [path for path in given if path and path not in sys.path]
+def _stream(of_host: TextIO, descriptor: int) -> TextIO:
+    """Return a standard stream, with the encoding and the treatment of errors that Python has chosen for the host's."""
+    if descriptor == 0:
+        return open(0, encoding=of_host.encoding, errors=of_host.errors)
+    return open(descriptor, "w", 1, of_host.encoding, of_host.errors)
+
+
+def _search_path(request: WorkerRequest) -> list[str]:
+    """Return where modules are looked for: first in the folder, as `python -m` does, and in PYTHONPATH."""
+    given = [path for path in request.environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if sys.flags.safe_path:
+        return [*given, *(path for path in sys.path if path not in given)]
+    of_host = {*given, os.getcwd()}  # noqa: PTH109 - a text, as it is in the path
+    return [request.folder, *given, *(path for path in sys.path if path not in of_host)]
 
 
 if __name__ == "__main__":
