@@ -257,6 +257,25 @@ def test_times_of_kafka_serve_where_records_have_none(cluster: Cluster, topic: s
     assert [max(batch) for batch in found[:2]] == [180_000, 380_000]  # the third partition waits
 
 
+def test_a_large_batch_ends_before_a_record_from_the_future_by_the_times_of_kafka(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aligned_batches, "_MAX_EXACT_RECORDS", 100)
+    monkeypatch.setattr(aligned_batches, "_SAMPLES", 4)
+    times = {number: [1_000 + 100 * place + number for place in range(1000)] for number in (0, 1)}
+    times[0][123] = future = 10_000_000
+    producer = Producer(cluster, topic, Delivery(idempotence=False))
+    producer.send([Record(b"?", timestamp=one, partition=number) for number, own in times.items() for one in own])
+    producer.close()
+    own = EventTime("the times of Kafka's records", DELAY_MS * 1000, 60.0)
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), most=500, event_time=own))
+    found = batches(reader, topic, times, ReadMaxRows(500))
+    assert sum(map(len, found)) == 2000
+    before = found[: next(number for number, batch in enumerate(found) if future in batch)]
+    assert late(before) == 0
+    assert set(times[1]) <= {one for batch in before for one in batch}
+
+
 def read_step(reader: KafkaStreamReader, start: dict[str, Any], most: int) -> dict[str, Any]:
     return reader.latestOffset(start, ReadMaxRows(most))
 

@@ -2,6 +2,7 @@
 
 - `partition_leaders` and `partition_ends` find the leader and the end offset of partitions.
 - `fetch_records` reads all records of a range, in columns, and follows a partition to a new leader.
+- `fetch_newest_times` reads the times in the headers of record batches only.
 """
 
 from __future__ import annotations
@@ -111,12 +112,20 @@ def fetch_records(
     cluster: Cluster, span: FetchRange, *, committed: bool = True, skip_lost: bool = False
 ) -> Iterator[record_batch.RecordColumns]:
     """Yield all records of a range; raise OffsetsGone if records are lost, unless `skip_lost`."""
-    reading = _Reading(cluster, span, committed=committed, skips_lost=skip_lost)
-    while not reading.done:
+    for since, batches in _Reading(cluster, span, committed=committed, skips_lost=skip_lost).all():
         try:
-            yield from reading.some()
-        except (ConnectionLost, LeaderChanged) as failure:
-            reading.find_leader(str(failure))
+            for records in record_batch.read(batches):
+                yield records.between(since, span.stop)  # a batch may start before the requested offset
+        except record_batch.DamagedBatch as error:
+            raise _damaged(span, error) from error
+
+
+def fetch_newest_times(
+    cluster: Cluster, span: FetchRange, *, committed: bool = True, skip_lost: bool = False
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the first and last offset of each record batch of a range, and its newest time: what the headers say."""
+    for _, batches in _Reading(cluster, span, committed=committed, skips_lost=skip_lost).all():
+        yield from ((batch.base, batch.last, batch.last_time) for batch in batches if batch.size)
 
 
 class _Reading:
@@ -130,8 +139,16 @@ class _Reading:
     def done(self) -> bool:
         return self._at >= self._span.stop
 
-    def some(self) -> Iterator[record_batch.RecordColumns]:
-        """Yield records while the broker has some; the next are requested before these are yielded."""
+    def all(self) -> Iterator[tuple[int, list[record_batch.RecordBatch]]]:
+        """Yield the record batches of each response, and the offset that was requested."""
+        while not self.done:
+            try:
+                yield from self._some()
+            except (ConnectionLost, LeaderChanged) as failure:
+                self._find_leader(str(failure))
+
+    def _some(self) -> Iterator[tuple[int, list[record_batch.RecordBatch]]]:
+        """Yield batches while the broker has some; the next are requested before these are yielded."""
         if self._leader is None:
             raise LeaderChanged("it has no leader")
         with _borrow_connection(self._cluster, self._leader) as connection:
@@ -144,8 +161,7 @@ class _Reading:
                 else:
                     batches = self._batches(answer)
                 failure = None if self.done else self._request_next(connection)
-                for records in self._read(batches):
-                    yield records.between(since, self._span.stop)  # a batch may start before the requested offset
+                yield since, batches
                 if failure:
                     raise failure
 
@@ -185,12 +201,6 @@ class _Reading:
             raise KafkaUnreachable(f"{self._span}: the broker has no record at offset {self._at}", why=why, hint=hint)
         return batches
 
-    def _read(self, batches: list[record_batch.RecordBatch]) -> Iterator[record_batch.RecordColumns]:
-        try:
-            yield from record_batch.read(batches)
-        except record_batch.DamagedBatch as error:
-            raise _damaged(self._span, error) from error
-
     def _skip_lost(self, connection: BrokerConnection) -> None:
         """Continue after records that are lost, or raise OffsetsGone."""
         partition = {self._span.topic: [self._span.partition]}
@@ -201,7 +211,7 @@ class _Reading:
             raise _lost(self._span, self._at, first)
         self._at = first if self._at < first < self._span.stop else self._span.stop
 
-    def find_leader(self, why: str) -> None:
+    def _find_leader(self, why: str) -> None:
         """Look up the leader of the partition; raise KafkaUnreachable if that has failed for too long."""
         if self._waited() > FETCH_TIMEOUT_S:
             raise KafkaUnreachable(f"{self._span} cannot be read", why=why, hint="see millrace kafka status")
