@@ -41,6 +41,9 @@ def test_there_is_output() -> None:
         (why(batch(ago=60), phase=Phase.RUNNING, lag=9), "at work for 1 m 0 s; 9 records wait"),
         (why(batch(), dead=100), "went to the dead letters"),
         (why(batch(sink_rows=0, late_rows=100)), "came after the watermark"),
+        (why(batch(sink_rows=0, late_rows=98, late_counted=True)), "Nearly all (98) of the 100 rows"),
+        (why(batch(sink_rows=0, late_rows=2, late_share=1.0)), "All of the 100 rows"),
+        (why(batch(sink_rows=0, late_rows=2, late_counted=True, late_share=1.0)), "none of them came through"),
         (why(batch(sink_rows=0, state_rows=5)), "there is no watermark yet; it holds 5 rows of state"),
         (
             why(batch(sink_rows=0, state_rows=5, watermark=NOW - timedelta(seconds=35))),

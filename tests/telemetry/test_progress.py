@@ -108,6 +108,14 @@ def test_how_late_the_oldest_row_was() -> None:
     assert told(eventTime=watermark | {"min": "2026-11-16T01:52:04.086Z"}).late_by_ms == 0
 
 
+def test_the_share_of_late_rows_that_the_mean_of_their_event_times_proves() -> None:
+    moments = {"watermark": "2026-11-16T02:00:00.000Z", "min": "2026-11-16T00:00:00.000Z"}
+    assert told(eventTime=moments | {"avg": "2026-11-16T00:12:00.000Z"}).late_share == 0.9
+    assert told(eventTime=moments | {"avg": "2026-11-16T02:12:00.000Z"}).late_share == 0
+    assert told(eventTime={}).late_share == 0
+    assert told(stateOperators=[], eventTime=moments | {"avg": moments["min"]}).late_share == 0
+
+
 def test_the_end_of_event_time_is_no_watermark_to_show() -> None:
     assert told(eventTime={"watermark": "9999-12-31T23:59:59.999Z"}).watermark is None
     assert told(eventTime={"watermark": "9999-12-31T23:59:59.998Z"}).watermark is not None

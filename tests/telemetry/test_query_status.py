@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from millrace.errors import QueryFailed
 from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import Phase, RestartRecord, RunStatus
 
 
-def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0, late_by_ms: int = 0) -> BatchProgress:
+def batch(
+    number: int, query: str = "popular", rows: int = 10, late: int = 0, *, counted: bool = True, **more: Any
+) -> BatchProgress:
     at = datetime(2026, 1, 1, 0, 0, number % 60, tzinfo=UTC)
-    return BatchProgress(query, "run", number, at, input_rows=rows, late_rows=late, late_by_ms=late_by_ms)
+    return BatchProgress(query, "run", number, at, input_rows=rows, late_rows=late, late_counted=counted, **more)
 
 
 def test_totals_and_history() -> None:
@@ -132,4 +135,14 @@ def test_many_late_rows_are_a_warning() -> None:
     assert run_status.warnings() == []
     run_status.batch_done(batch(1, rows=0, late=5, late_by_ms=90_000))
     (warning,) = run_status.warnings()
-    assert warning.startswith("query 'popular': 15 of 1,000 rows were late and dropped, up to 1 m 30 s older than")
+    assert warning.startswith("query 'popular': 15 of 1,000 rows came too late, up to 1 m 30 s older than")
+
+
+def test_late_rows_that_spark_has_grouped_are_compared_by_their_share() -> None:
+    run_status = RunStatus()
+    run_status.started("popular")
+    run_status.batch_done(batch(0, rows=100_000, late=4, counted=False, late_share=0.001))
+    assert run_status.warnings() == []
+    run_status.batch_done(batch(1, rows=100_000, late=4, counted=False, late_share=0.9))
+    assert "about 90,100 of 200,000 rows" in run_status.warnings()[0]
+    assert "8 late (grouped)" in run_status.summary()

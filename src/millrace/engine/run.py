@@ -209,6 +209,7 @@ def _supervise(
             builder.spark,
             run_status,
             dead_letter_counts=builder.dead_letter_counts,
+            late_records=builder.late_records,
             panels=builder.panels,
             on_batch=on_batch,
             supervised=True,

@@ -11,6 +11,8 @@ from millrace.telemetry.query_status import Phase, QueryStatus
 from millrace.telemetry.topology import ExpectedQuery
 from millrace.units import format_count, format_duration
 
+_MOST = 0.95
+"""The share of a batch that counts as nearly all of it."""
 QUIET_S = 10.0
 """Seconds without a batch after which a query that has had output counts as silent."""
 
@@ -71,9 +73,12 @@ def _all_dead(facts: IdleFacts) -> str | None:
 
 def _all_late(facts: IdleFacts) -> str | None:
     batch = facts.batch
-    if batch and batch.late_rows and not batch.sink_rows and batch.late_rows >= batch.input_rows > 0:
-        return f"All rows of the newest batch ({batch.input_rows:,}) came after the watermark and were dropped as late."
-    return None
+    if not batch or batch.sink_rows or not batch.input_rows or batch.late_estimate < _MOST * batch.input_rows:
+        return None
+    late = f"{batch.late_rows:,}" if batch.late_counted else f"about {batch.late_estimate:,}"
+    which = "All" if batch.late_estimate >= batch.input_rows else f"Nearly all ({late})"
+    rows = f"{which} of the {batch.input_rows:,} rows of the newest batch"
+    return f"{rows} came after the watermark and were dropped as late."
 
 
 def _waits_for_watermark(facts: IdleFacts) -> str | None:

@@ -85,7 +85,11 @@ class BatchProgress:
     state_bytes: int | None = 0
     """Both are None where they are not counted."""
     late_rows: int = 0
-    """Rows that came after the watermark and were dropped; Spark counts them after grouping those of one task."""
+    """Records that came after the watermark and were dropped, or what Spark counts of them: see `late_counted`."""
+    late_counted: bool = False
+    """Whether `late_rows` is a number of records. Spark counts after each task has grouped its rows."""
+    late_share: float = 0.0
+    """The share of the rows that came after the watermark as far as it is known, where they are not counted."""
     late_by_ms: int = 0
     """By how much the oldest row of the batch was older than the watermark."""
     sources: tuple[SourceProgress, ...] = ()
@@ -99,6 +103,13 @@ class BatchProgress:
     def executed(self) -> bool:
         """Return whether there was a batch; Spark also reports now and then that there is nothing to do."""
         return self.waited is not None or "addBatch" in self.durations or self.input_rows > 0
+
+    @property
+    def late_estimate(self) -> int:
+        """Return how many records were late, about: their number, or the share that is known of the rows."""
+        if self.late_counted or not self.late_rows:
+            return self.late_rows
+        return max(self.late_rows, round(self.late_share * self.input_rows))
 
     @property
     def delay(self) -> int | None:
@@ -130,6 +141,7 @@ class BatchProgress:
         metrics = progress.get("observedMetrics") or {}
         written = sink.get("numOutputRows", -1)
         written = _observed(metrics) if written < 0 else written
+        dropping = [operator for operator in operators if operator.get("numRowsDroppedByWatermark")]
         return cls(
             query=query,
             run=progress.get("runId") or "",
@@ -143,7 +155,9 @@ class BatchProgress:
             watermark=_watermark(progress.get("eventTime") or {}),
             state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
             state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
-            late_rows=sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators),
+            late_rows=sum(operator["numRowsDroppedByWatermark"] for operator in dropping),
+            late_counted=bool(dropping) and not any(map(_groups_rows, dropping)),
+            late_share=_late_share(progress.get("eventTime") or {}) if dropping else 0.0,
             late_by_ms=_late_by_ms(progress.get("eventTime") or {}),
             sources=tuple(map(_source, progress.get("sources") or [])),
             sink=sink.get("description") or "",
@@ -218,6 +232,20 @@ def _late_by_ms(event_time: Mapping[str, str]) -> int:
     if watermark is None or oldest is None:
         return 0
     return max(0, round((watermark - datetime.fromisoformat(oldest)) / timedelta(milliseconds=1)))
+
+
+def _late_share(event_time: Mapping[str, str]) -> float:
+    """Return the least share of rows that can be older than the watermark, by the mean of their event times."""
+    watermark, oldest, mean = _watermark(event_time), event_time.get("min"), event_time.get("avg")
+    if watermark is None or oldest is None or mean is None:
+        return 0.0
+    below, most = watermark - datetime.fromisoformat(mean), watermark - datetime.fromisoformat(oldest)
+    return max(0.0, below / most) if most > timedelta(0) else 0.0
+
+
+def _groups_rows(operator: Mapping[str, Any]) -> bool:
+    """Return whether an operator gets rows that each task has grouped: an aggregation; others get them as they are."""
+    return "statestoresave" in operator.get("operatorName", "stateStoreSave").lower()
 
 
 RATE_WINDOW_S = 10.0

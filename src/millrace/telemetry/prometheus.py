@@ -31,7 +31,7 @@ _QUERY = (
     _Figure("batches_total", "Batches that did something.", "batches", kind="counter"),
     _Figure("input_rows_total", "Rows read.", "rows", kind="counter"),
     _Figure("restarts_total", "Restarts after a failure.", "restarts", kind="counter"),
-    _Figure("late_rows_total", "Rows that came after the watermark and were dropped.", "late", kind="counter"),
+    _Figure("late_rows_total", "Records that came after the watermark and were dropped.", "late", kind="counter"),
     _Figure("input_rows_per_second", "Rows a second that arrived.", "in_rate"),
     _Figure("processed_rows_per_second", "Rows a second that were worked on.", "rate"),
     _Figure("output_rows_per_second", "Rows a second that came out.", "out_rate"),

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,7 +19,7 @@ from millrace.units import format_count, format_duration
 MAX_BATCHES = 600
 """Batches of a query that are kept."""
 _MAX_LATE_SHARE = 0.01
-"""How many late rows, of all that a query has read, need no warning."""
+"""How many of the rows that a query has read may be late without a warning."""
 
 
 class Phase(StrEnum):
@@ -77,6 +77,10 @@ class QueryStatus:
     late_rows: int = 0
     late_by_ms: int = 0
     """By how much the oldest of them was older than the watermark, about."""
+    late_counted: bool = True
+    """Whether all of them are counted as records; of some Spark gives only a count after grouping."""
+    late_estimate: int = 0
+    """How many records were late, about, where they are not counted."""
     last: BatchProgress | None = None
     """The newest batch that did something, or the newest progress at all."""
     error: MillraceError | None = None
@@ -133,6 +137,8 @@ class RunStatus:
                 rows=status.rows + progress.input_rows,
                 late_rows=status.late_rows + progress.late_rows,
                 late_by_ms=max(status.late_by_ms, progress.late_by_ms if progress.late_rows else 0),
+                late_counted=status.late_counted and (progress.late_counted or not progress.late_rows),
+                late_estimate=status.late_estimate + progress.late_estimate,
                 last=progress,
                 restart=None if works else status.restart,
             )
@@ -192,11 +198,10 @@ class RunStatus:
     def warnings(self) -> list[str]:
         """What somebody should know at the end of the run who looks at nothing else, in a line each."""
         return [
-            f"query {query.query!r}: {query.late_rows:,} of {query.rows:,} rows were late and dropped, up to "
-            f"{format_duration(query.late_by_ms / 1000)} older than the watermark: a longer delay of the watermark "
-            "keeps them"
+            f"query {query.query!r}: {_late(query)}, up to {format_duration(query.late_by_ms / 1000)} older than the "
+            "watermark: a longer delay of the watermark keeps them"
             for query in self.queries()
-            if query.late_rows > _MAX_LATE_SHARE * query.rows
+            if query.late_estimate > _MAX_LATE_SHARE * query.rows
         ]
 
     def summary(self) -> str:
@@ -205,8 +210,23 @@ class RunStatus:
         rows, batches = sum(query.rows for query in queries), sum(query.batches for query in queries)
         totals = [
             f"{format_count(rows, 'row')} in {format_count(batches, 'batch')}",
-            f"{late:,} late" if (late := sum(query.late_rows for query in queries)) else "",
+            _late_total(queries),
             format_count(dead, "dead letter") if dead else "",
         ]
         left = dict.fromkeys(query.doing for query in queries if query.phase is Phase.STOPPED and query.doing)
         return "; ".join([", ".join(filter(None, totals)), *left])
+
+
+def _late(query: QueryStatus) -> str:
+    if query.late_counted:
+        return f"{query.late_rows:,} of {query.rows:,} rows came too late"
+    return (
+        f"about {query.late_estimate:,} of {query.rows:,} rows came after the watermark (Spark counts "
+        f"{query.late_rows:,} late ones, after grouping them)"
+    )
+
+
+def _late_total(queries: Iterable[QueryStatus]) -> str:
+    late = [query for query in queries if query.late_rows]
+    grouped = "" if all(query.late_counted for query in late) else " (grouped)"
+    return f"{sum(query.late_rows for query in late):,} late{grouped}" if late else ""

@@ -95,7 +95,7 @@ class FedTables(QueryTables):
         if reader.when_bad == "dead_letter":
             target = FolderDeadLetterTarget(context.state / "dead" / source.name, context.pipeline, source.name)
         bad = BadRecordPolicy(reader.when_bad, target, context.pipeline, source.name, static=source.static)
-        return good_rows(reader, loaded, bad)
+        return good_rows(reader, loaded, bad, self._event_times(reader, context))
 
     def _made(self, table: TableDef) -> DataFrame:
         return self._watermarked(super()._made(replace(table, watermark=None)), table.name, table.watermark)

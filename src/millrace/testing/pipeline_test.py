@@ -26,6 +26,7 @@ from millrace.pipeline.loading.python import Pipeline as PythonPipeline
 from millrace.pipeline.loading.python import calling_place
 from millrace.pipeline.model import Panel, PipelineDef, SourceDef, TableDef
 from millrace.pipeline.plan import Query, make_plan
+from millrace.telemetry.progress import BatchProgress
 from millrace.testing import compare
 from millrace.testing.compare import difference, plain_rows, unexpected_letters, whole_table
 from millrace.testing.input_rows import Message, RowEncoder, test_moment
@@ -74,17 +75,20 @@ class QueryUnderTest:
                 sink_of(sink).shape(self._frame)  # raises, as in a run, if the sink cannot write these columns
         self._batches: dict[int, pa.Table] = {}
         self._crashed_batches: set[int] = set()
+        self._late = builder.late_records[query.name]
+        self._late.checkpoint = self._folder / "checkpoint"
         self._late_rows: dict[int, int] = {}
         self._read_letter_files: set[Path] = set()
         self.streaming_query = self._start()
 
     def step(self, rows: Any) -> None:
         """Add rows, and wait until the query has processed all of them."""
-        before = len(self._batches)
+        before, late_before = len(self._batches), sum(self._late_rows.values())
         self._stream.addData(rows)
         self._process_all()
         batches = [self._batches[number] for number in sorted(self._batches)[before:]]
-        late = self._new_late_rows()
+        self._count_late_rows()
+        late = sum(self._late_rows.values()) - late_before
         self.steps.append(StepResult(self._rows_of_step(batches), late, self._new_dead_letters()))
 
     def _start(self) -> StreamingQuery:
@@ -116,7 +120,7 @@ class QueryUnderTest:
                 if not (self._chaos and _CRASH in str(error)):
                     self.failed = True
                     raise explain(error, place=self.query.place) from error
-                self._new_late_rows()  # before the progress of these batches is lost
+                self._count_late_rows()  # before the progress of these batches is lost
                 self.streaming_query = self._start()
 
     def _rows_of_step(self, batches: list[pa.Table]) -> pa.Table:
@@ -130,15 +134,13 @@ class QueryUnderTest:
 
         return to_arrow_schema(self._frame.schema, timezone="UTC").empty_table()
 
-    def _new_late_rows(self) -> int:
-        """Return the rows dropped by the watermark since the last call; Spark may report a batch more than once."""
-        new = 0
-        for progress in self.streaming_query.recentProgress:
-            batch = progress["batchId"]
-            dropped = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
-            new += max(0, dropped - self._late_rows.get(batch, 0))
-            self._late_rows[batch] = max(dropped, self._late_rows.get(batch, 0))
-        return new
+    def _count_late_rows(self) -> None:
+        """Note the late records of each batch; Spark may report a batch more than once."""
+        for reported in self.streaming_query.recentProgress:
+            if reported["batchId"] not in self._late_rows:
+                progress = self._late.counted(BatchProgress.of(reported.json, self.query.name))
+                if progress.executed:
+                    self._late_rows[progress.batch] = progress.late_rows
 
     def _new_dead_letters(self) -> dict[str, list[DeadLetter]]:
         letters: dict[str, list[DeadLetter]] = {}

@@ -95,7 +95,7 @@ def test_late_rows_are_left_out_and_counted(tmp_path: Path, run_pipeline: Run) -
     pipeline.sink("result", mr.files(str(tmp_path / "out"), format="json"))
     batches = ((0, 1, 40), (41,), (2, 12, 45), (90,), (91,))
     put_in_turn(tmp_path / "in", *([event("a", second) for second in seconds] for seconds in batches))
-    # Spark counts them after the first step of an aggregation: rows of one window in a batch are one.
+    # Spark decodes, and counts them after the first step of an aggregation: rows of one window in a batch are one.
     late = run_pipeline(pipeline).query("result").late_rows
     written = written_to(tmp_path / "out")
     assert sorted((row["window"]["start"][14:19], row["count"]) for row in written) == [("00:00", 2), ("00:40", 3)]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ARRIVAL = "arrival"
 """The times that a system gives records, where batches are cut by these."""
-_TIMESTAMPS = (Simple("timestamp"), Simple("timestamp_ntz"))
+TIMESTAMPS = (Simple("timestamp"), Simple("timestamp_ntz"))
 ON_BAD = ("dead_letter", "drop", "fail")
 
 
@@ -176,7 +176,7 @@ class PartitionedSource(DecodedSource):
 
     def time_columns(self) -> tuple[str, ...]:
         """Return the columns of the records that may have their event time."""
-        return tuple(field.name for field in self._decoded().fields if field.type in _TIMESTAMPS)
+        return tuple(field.name for field in self._decoded().fields if field.type in TIMESTAMPS)
 
     def event_time_column(self, watermark: SourceWatermark | None) -> str:
         """Return the column with the event time; empty if it is not among those of the records."""

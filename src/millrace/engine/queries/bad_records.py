@@ -21,6 +21,7 @@ from millrace.connectors.base.message_source import ON_BAD
 from millrace.connectors.base.query_checkpoint import last_committed_batch, query_id
 from millrace.dead_letters.letter import DeadLetter, Headers
 from millrace.dead_letters.writer import DeadLetterTarget, DeadLetterWriter, FolderDeadLetterTarget, WriterTask
+from millrace.engine.queries.late_records import MARK, EventTimeCounter, Spans, add_spans, spans_in
 from millrace.errors import BadRecord, InvalidOption
 from millrace.errors.transport import to_transport
 
@@ -137,17 +138,31 @@ class BadRecordHandler:
 
 @dataclass(frozen=True)
 class DeadLetterFilter:
-    """The function of a filter: letters as JSON in (null for a good row), whether a row is good out."""
+    """The function of a filter: letters as JSON in (null for a good row), whether a row is good out.
+
+    Some good rows carry counts of event times instead.
+    """
 
     policy: BadRecordPolicy
+    times: EventTimeCounter | None = None
 
     def __call__(self, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         """Handle what is not null."""
+        import pyarrow.compute as pc
+
+        spans: Spans = {}
         with self.policy.open() as handler:
             for batch in batches:
-                if batch.null_count < len(batch):
-                    handler.add([self._letter(json.loads(text)) for text in batch.drop_null().to_pylist()])
-                yield batch.is_null()
+                if batch.null_count == len(batch):
+                    yield batch.is_null()
+                    continue
+                texts = batch.drop_null().to_pylist()
+                handler.add([self._letter(json.loads(text)) for text in texts if not text.startswith(MARK)])
+                for text in texts if self.times else ():
+                    add_spans(spans, spans_in(text) if text.startswith(MARK) else {})
+                yield pc.fill_null(pc.starts_with(batch, MARK), True)
+        if self.times:
+            self.times.report(spans)
 
     def _letter(self, fields: dict[str, Any]) -> DeadLetter:
         shard = [fields.pop(name, None) for name in _SHARD_COLUMNS]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source, whole_batch
 from millrace.connectors.base.batch_tasks import with_deterministic_tasks
-from millrace.connectors.base.message_source import PartitionedSource
+from millrace.connectors.base.message_source import TIMESTAMPS, PartitionedSource
 from millrace.connectors.base.rdd_lineage import task_inputs
 from millrace.connectors.base.registry import make_source, sink_of, source_of
 from millrace.connectors.files import CURRENT, FilesSource
@@ -30,15 +30,18 @@ from millrace.engine.checkpoints.resume import ResumePlanner, sink_contexts
 from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain, explained
 from millrace.engine.queries import bad_records
+from millrace.engine.queries.late_records import EventTimeCounter, EventTimeCountParam, LateRecords
 from millrace.engine.queries.stream_joins import require_both_bounds
 from millrace.engine.session.spark_conf import is_local
 from millrace.errors import InputError, InvalidDefinition, MillraceError, OffsetsGone, Problem
 from millrace.errors.transport import to_transport
 from millrace.object_stores import remove_folder
 from millrace.pipeline.analysis.pipeline import source_watermark
+from millrace.pipeline.analysis.windows import event_time_windows
 from millrace.pipeline.functions import ARROW, PYSPARK, FunctionDef
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger, Watermark, freeze
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
+from millrace.pipeline.schema import Schema
 from millrace.telemetry.panel_registry import PanelRegistry
 
 if TYPE_CHECKING:
@@ -69,6 +72,8 @@ class QueryBuilder:
     """None where nobody would see panels."""
     started_queries: set[str] = field(default_factory=set)
     """The queries that were started in this run: the next start of one resumes."""
+    late_records: dict[str, LateRecords] = field(default_factory=dict)
+    """What counts the late records of each query."""
     dead_letter_sources: Collection[str] = ()
     """Sources whose dead letters are written by a query of their own."""
     _prepared: dict[str, tuple[DataStreamWriter, ResumePlanner]] = field(default_factory=dict)
@@ -288,6 +293,11 @@ class QueryTables:
         self._builder = builder
         self._query = query
         self._built: dict[str, DataFrame] = {}
+        pipeline = builder.pipeline
+        streams = sum(not source.static for source in pipeline.upstream_sources(query.table))
+        windows = event_time_windows(pipeline, query.table)
+        self._late = LateRecords(builder.checkpoint(query), windows, streams)
+        builder.late_records[query.name] = self._late
 
     def frame(self, name: str) -> DataFrame:
         """Return a source or table by its name, with all that it needs built."""
@@ -349,7 +359,21 @@ class QueryTables:
             reader, context, owns=owns, count=dead.get(context.name) if owns else None
         )
         bad_records.forget_repeated_batches(policy.target, self._builder.checkpoint(self._query), resumes=resumes)
-        return read_rows(reader, context, policy)
+        return read_rows(reader, context, policy, self._event_times(reader, context))
+
+    def _event_times(self, reader: MessageSource, context: RunContext) -> EventTimeCounter | None:
+        """Return what counts a source's records by event time; None if the watermark is on none of its columns."""
+        pipeline, source = self._builder.pipeline, self._builder.pipeline.source(context.name)
+        columns = [field.name for field in (reader.columns() or Schema(())).fields if field.type in TIMESTAMPS]
+        if source is None or source.static or reader.decoding != "arrow" or self._query.dead_letter_source:
+            return None
+        watermark = source_watermark(pipeline, self._query.table, source, columns)
+        column = next((name for name in columns if watermark and name.lower() == watermark.column.lower()), None)
+        if column is None:
+            return None
+        counts = context.spark.sparkContext.accumulator({}, EventTimeCountParam())
+        self._late.accumulators.append(counts)
+        return EventTimeCounter(column, counts)
 
     def _made(self, table: TableDef) -> DataFrame:
         with explained(table.sql_place or table.place):

@@ -20,6 +20,7 @@ from pyspark.sql.pandas.functions import ArrowUDFType
 from millrace.connectors.base.api import MessageSource, RunContext
 from millrace.dead_letters.letter import DeadLetter
 from millrace.engine.queries.bad_records import BadRecordPolicy, DeadLetterFilter, to_dead_letters, to_error_column
+from millrace.engine.queries.late_records import EventTimeCounter, Spans, add_spans, spans_text
 from millrace.errors import InvalidDefinition
 from millrace.formats.arrow_types import arrow_type
 from millrace.formats.base import FORMATS, Decoder, Format
@@ -104,6 +105,8 @@ class Decoding:
     included: tuple[str, ...]
     columns: Schema
     policy: BadRecordPolicy
+    times: EventTimeCounter | None = None
+    """Counts the records by event time; None where the query has no watermark on a column of them."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -115,11 +118,16 @@ class Decoding:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = self.format.decoder(self.schema)
+        spans: Spans = {}
         with self.policy.open() as handler:
             for batch in batches:
                 rows, letters = self.split_bad(batch, decoder)
                 handler.add(letters)
+                if self.times:
+                    add_spans(spans, self.times.spans(rows))
                 yield rows
+        if self.times:
+            self.times.report(spans)
 
     def split_bad(self, batch: pa.RecordBatch, decoder: Decoder) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         """Return the rows of good messages, and the dead letters of bad ones."""
@@ -148,7 +156,8 @@ class Decoding:
 class DecodingWithErrors:
     """Decodes where messages are read: a bad message is a row as well, described in a column of its own.
 
-    `DeadLetterFilter` handles it a step later: Spark gives a worker that reads no accumulator to count it.
+    `DeadLetterFilter` handles it a step later: Spark gives a worker that reads no accumulator to count it. In the same
+    column the first good row of each block carries how many rows there are by event time.
     """
 
     decoding: Decoding
@@ -163,12 +172,16 @@ class DecodingWithErrors:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = self.decoding.format.decoder(self.decoding.schema)
         for batch in batches:
-            yield _with_letters(*self.decoding.split_bad(batch, decoder))
+            rows, letters = self.decoding.split_bad(batch, decoder)
+            spans = self.decoding.times.spans(rows) if self.decoding.times else {}
+            yield _with_letters(rows, letters, spans_text(spans) if spans else None)
 
 
-def _with_letters(rows: pa.RecordBatch, letters: Sequence[DeadLetter]) -> pa.RecordBatch:
-    """Return the good rows, and after them a row of nulls for each letter."""
+def _with_letters(rows: pa.RecordBatch, letters: Sequence[DeadLetter], first: str | None) -> pa.RecordBatch:
+    """Return the good rows, the first with a text of its own, and after them a row of nulls for each letter."""
     columns, errors = rows.columns, pa.nulls(rows.num_rows, pa.string())
+    if first is not None:
+        errors = pa.concat_arrays([pa.array([first], pa.string()), errors[1:]])
     if letters:
         columns = [pa.concat_arrays([column, pa.nulls(len(letters), column.type)]) for column in columns]
         errors = pa.concat_arrays([errors, pa.array(map(to_error_column, letters), pa.string())])
@@ -183,20 +196,24 @@ def text_of(column: pa.Array) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def read_rows(reader: MessageSource, context: RunContext, policy: BadRecordPolicy) -> DataFrame:
+def read_rows(
+    reader: MessageSource, context: RunContext, policy: BadRecordPolicy, times: EventTimeCounter | None = None
+) -> DataFrame:
     """Return a source's good rows, decoded where they are read if the source can do that."""
-    decoding = _decoding(reader, policy)
+    decoding = _decoding(reader, policy, times)
     with_errors = DecodingWithErrors(decoding, ("value", *reader.carried)) if decoding else None
     rows, decoded = reader.opened(context, with_errors)
-    return _without_letters(rows, policy) if decoded else good_rows(reader, rows, policy)
+    return _without_letters(rows, policy, times) if decoded else good_rows(reader, rows, policy, times)
 
 
-def good_rows(reader: MessageSource, raw: DataFrame, policy: BadRecordPolicy) -> DataFrame:
+def good_rows(
+    reader: MessageSource, raw: DataFrame, policy: BadRecordPolicy, times: EventTimeCounter | None = None
+) -> DataFrame:
     """Return the good rows of a source, decoded after they were read."""
     columns = reader.columns()
     if columns is None:
         return raw
-    if decoding := _decoding(reader, policy):
+    if decoding := _decoding(reader, policy, times):
         return _mapped(raw, decoding)
     if reader.decoding == "sift":
         return _without_bad(reader, *reader.sift(raw), policy).selectExpr(*_selected(columns, raw))
@@ -207,11 +224,11 @@ def good_rows(reader: MessageSource, raw: DataFrame, policy: BadRecordPolicy) ->
     return raw.selectExpr(*_selected(columns, raw))
 
 
-def _decoding(reader: MessageSource, policy: BadRecordPolicy) -> Decoding | None:
+def _decoding(reader: MessageSource, policy: BadRecordPolicy, times: EventTimeCounter | None) -> Decoding | None:
     columns = reader.columns()
     if columns is None or reader.decoding != "arrow":
         return None
-    return Decoding(reader.bytes_format, reader.declared, reader.included, columns, policy)
+    return Decoding(reader.bytes_format, reader.declared, reader.included, columns, policy, times)
 
 
 def _mapped(raw: DataFrame, decoding: Decoding) -> DataFrame:
@@ -243,14 +260,15 @@ def _without_bad(reader: MessageSource, frame: DataFrame, reason: Column, policy
     return _without_letters(frame.withColumn(_LETTER, F.when(reason.isNotNull(), letter)), policy)
 
 
-def _without_letters(frame: DataFrame, policy: BadRecordPolicy) -> DataFrame:
+def _without_letters(frame: DataFrame, policy: BadRecordPolicy, times: EventTimeCounter | None = None) -> DataFrame:
     """Return the good rows of a frame; the policy handles the others.
 
     The filter is marked as non-deterministic: else Spark would put a filter of the user's before it.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it would rather read type hints, and ours name what workers import late
-        keep = F.arrow_udf(DeadLetterFilter(policy), "boolean", ArrowUDFType.SCALAR_ITER).asNondeterministic()
+        of = DeadLetterFilter(policy, times)
+        keep = F.arrow_udf(of, "boolean", ArrowUDFType.SCALAR_ITER).asNondeterministic()
     return frame.filter(keep(_LETTER)).drop(_LETTER)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures.explain import explain
+from millrace.engine.queries.late_records import LateRecords
 from millrace.engine.supervision.stopping import is_interruption
 from millrace.telemetry.panel_registry import PanelRegistry
 from millrace.telemetry.progress import BatchProgress
@@ -48,8 +49,8 @@ class _TrackedQuery:
 class QueryMonitor:
     """A thread that polls the queries of a session, whoever opened it.
 
-    `dead_letter_counts` are the accumulators that count the dead letters of each source. If the queries are
-    `supervised`, the supervisor reports those that fail.
+    `dead_letter_counts` are the accumulators that count the dead letters of each source, `late_records` count the late
+    records of each query. If the queries are `supervised`, the supervisor reports those that fail.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class QueryMonitor:
         run_status: RunStatus,
         *,
         dead_letter_counts: Mapping[str, Any] | None = None,
+        late_records: Mapping[str, LateRecords] | None = None,
         panels: PanelRegistry | None = None,
         on_batch: Callable[[BatchProgress], None] = lambda _: None,
         poll_interval_s: float = _POLL_INTERVAL_S,
@@ -66,6 +68,7 @@ class QueryMonitor:
         self._spark, self._run_status, self._panels = spark, run_status, panels
         self._on_batch, self._supervised, self._poll_interval_s = on_batch, supervised, poll_interval_s
         self._dead_letter_counts = {} if dead_letter_counts is None else dead_letter_counts
+        self._late_records = {} if late_records is None else late_records
         self._tracked: dict[str, _TrackedQuery] = {}
         self._run_ids: set[str] = set()
         """The runs that were ever tracked: Spark lists one for a moment after its end."""
@@ -181,6 +184,8 @@ class QueryMonitor:
 
     def _report_batch(self, tracked: _TrackedQuery, payload: dict[str, Any]) -> None:
         progress = BatchProgress.of(payload, tracked.name)
+        if late_records := self._late_records.get(tracked.name):
+            progress = late_records.counted(progress)
         is_new = progress.executed and progress.batch > tracked.batch  # Spark repeats a batch while it waits
         tracked.batch = progress.batch if progress.executed else tracked.batch
         self._run_status.batch_done(progress)
