@@ -35,7 +35,10 @@ def read_limited_text(path: str | Path, limit: int = DEFINITION_BYTES) -> str:
 def read_start(path: str | Path, size: int) -> bytes:
     """Return the first bytes of a file, at most `size`; raise OSError if it keeps us waiting."""
     # A blocking `open` of a named pipe waits for a writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except ValueError:
+        raise OSError(errno.EINVAL, "a path has no null character", str(path)) from None
     try:
         data = bytearray()
         while len(data) < size and (block := _block(descriptor, size - len(data), path)):

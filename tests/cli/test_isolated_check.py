@@ -6,12 +6,14 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millrace.cli.isolated_check import CheckedContents, CheckResult, CheckStep, _line_of, _read, check_in_child
 from millrace.errors import JavaUnusable, Problem, SourceLocation
+from millrace.pipeline.loading.functions import functions_of_file
 
 PROBLEM: dict[str, Any] = {
     "condition": "a.b",
@@ -49,7 +51,10 @@ def apart(examine: Any, limit_s: float = 30.0) -> CheckResult:
 
 def test_what_is_found_comes_back() -> None:
     found = CheckResult(
-        [Problem("a.b", "no", SourceLocation("p.py", 3), "so", "why", "warning")], CheckedContents(1, 2, 3), 0, True
+        [Problem("a.b", "no", SourceLocation("p.py", 3), "so", "why", "warning")],
+        CheckedContents("p", 1, 1, 2, 3),
+        0,
+        True,
     )
     assert apart(lambda _: found) == found
 
@@ -87,6 +92,16 @@ def test_steps_have_their_own_time() -> None:
     )
 
 
+def test_the_line_of_a_file_of_functions(tmp_path: Path) -> None:
+    def examine(step: CheckStep) -> CheckResult:
+        functions_of_file(tmp_path / "udf.py", SourceLocation("p.yaml", 2))
+        return CheckResult([])
+
+    (tmp_path / "udf.py").write_text("import os\n\nos._exit(0)\n")
+    (problem,) = apart(examine).problems
+    assert (problem.condition, problem.place) == ("pipeline.ended", SourceLocation(str(tmp_path / "udf.py"), 3))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -97,6 +112,7 @@ def test_steps_have_their_own_time() -> None:
         REPORT | {"problems": [PROBLEM | {"line": "x"}]},
         REPORT | {"problems": [{}]},
         REPORT | {"contents": {"rows": 1}},
+        REPORT | {"contents": {"name": 3, "line": 1, "sources": 1, "tables": 1, "sinks": 1}},
         REPORT | {"left_out": None},
         REPORT | {"left_out": float("inf")},
         {"failure": {"type": "JavaUnusable"}},
@@ -143,14 +159,14 @@ def test_the_line_of_the_thread_that_reads_the_file() -> None:
 
 def test_a_result_before_a_step_that_does_not_end_is_kept() -> None:
     def examine(step: CheckStep) -> CheckResult:
-        step.report(CheckResult([Problem("a.b", "no")], CheckedContents(1, 2, 3)))
+        step.report(CheckResult([Problem("a.b", "no")], CheckedContents("p", 1, 1, 2, 3)))
         step.of_the_file()
         time.sleep(60)
         return CheckResult([])
 
     result = apart(examine, 0.5)
     assert [problem.condition for problem in result.problems] == ["a.b", "pipeline.timeout"]
-    assert (result.contents, result.complete) == (CheckedContents(1, 2, 3), False)
+    assert (result.contents, result.complete) == (CheckedContents("p", 1, 1, 2, 3), False)
 
 
 @pytest.mark.parametrize(("printed", "expected"), [("half a line", "half a line\n"), ("a line\n", "a line\n")])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from millrace.connectors.base.registry import CONNECTORS, connector_names
-from millrace.errors import Problem
-from millrace.pipeline.lineage import Endpoint, endpoints, links, mismatches
+from millrace.errors import Problem, SourceLocation
+from millrace.pipeline.lineage import Endpoint, endpoints, links, mismatches, shared_names, texts
 from millrace.pipeline.loading.yaml import load_yaml
 
 Ends = Callable[..., list[Endpoint]]
@@ -63,6 +63,15 @@ def test_what_one_writes_and_another_reads(ends: Ends) -> None:
     assert [str(link) for link in links(every)] == ["writer (long) -> topic long -> reader (long)"]
     assert found(every) == []
     assert links(ends(writer())) == [], "what a pipeline writes for itself is no link"
+
+
+def test_pipelines_of_one_name_share_a_state_folder(ends: Ends) -> None:
+    every = [*ends(writer()), *ends(writer()), *ends(reader("id string"))]
+    assert texts(links(every)) == ["writer (long) -> topic long -> reader (long)"]
+    places = [SourceLocation(file, 1) for file in ("a.yaml", "b.yaml", "c.yaml", "d.yaml", "e.yaml")]
+    found = list(shared_names(zip(("one", "two", "one", "", ""), places, strict=True)))
+    assert [(each.condition, each.severity, each.place) for each in found] == [("name.shared", "warning", places[2])]
+    assert "a.yaml" in found[0].message
 
 
 def test_folders_are_linked_too(ends: Ends) -> None:

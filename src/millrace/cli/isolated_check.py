@@ -37,12 +37,13 @@ from typing import Any, NoReturn
 import millrace.errors as errors
 from millrace.errors import MillraceError, Problem, SourceLocation, printable
 from millrace.pipeline.lineage import Endpoint
-from millrace.pipeline.loading.user_errors import mistake
+from millrace.pipeline.loading.user_errors import FUNCTIONS_MODULE, mistake
 from millrace.units import format_duration
 
 _REPORT_BYTES = 16 << 20
 _REPORT_AT = 4096
 _MAX_TEXT_CHARS = 4000
+_MAX_PATH_BYTES = 2048
 _GRACE_S = 2.0
 """The parent waits longer than the child, which knows the line."""
 _SPARK_TIMEOUT_S = 600.0
@@ -62,8 +63,10 @@ _exit, _getpid = os._exit, os.getpid
 
 @dataclass(frozen=True)
 class CheckedContents:
-    """The size of a pipeline."""
+    """The name of a pipeline, the line that has it, and its size."""
 
+    name: str
+    line: int
     sources: int
     tables: int
     sinks: int
@@ -197,8 +200,9 @@ def _read(report: bytes) -> CheckResult | None:
         fields = json.loads(report)
         if fields["failure"] is not None:
             raise _failure(fields["failure"])
-        counts = {name: int(count) for name, count in (fields["contents"] or {}).items()}
-        contents = CheckedContents(**counts) if counts else None
+        given = fields["contents"]
+        counts = [int(given[name]) for name in ("line", "sources", "tables", "sinks")] if given else []
+        contents = CheckedContents(str(_text(given["name"])), *counts) if given else None
         problems = [_problem(problem) for problem in fields["problems"]]
         ends = tuple(map(Endpoint.of, fields["endpoints"]))
         return CheckResult(problems, contents, int(fields["left_out"]), fields["spark_asked"] is True, endpoints=ends)
@@ -234,7 +238,7 @@ def _text(value: Any) -> str | None:
     return printable(value[:_MAX_TEXT_CHARS])
 
 
-def _ended_early(file: str, code: int | None, dump: str, ending: tuple[str, int], limit_s: float) -> Problem:
+def _ended_early(file: str, code: int | None, dump: str, ending: tuple[str, str, int], limit_s: float) -> Problem:
     """Return the problem of a child that ended without a report."""
     line, innermost = _line_of(dump, file)
     place = SourceLocation(file, line)
@@ -243,10 +247,10 @@ def _ended_early(file: str, code: int | None, dump: str, ending: tuple[str, int]
         less = "do not wait or compute there" if file.endswith(".py") else "make it smaller"
         hint = f"{less}, or allow more time with --timeout"
         return Problem("pipeline.timeout", message, place, hint, innermost and f"it was at {innermost}")
-    call, ending_line = ending
+    call, ending_file, ending_line = ending
     if call:
         message = f"the file ends the process that reads it: os.{call}"
-        return Problem("pipeline.ended", message, SourceLocation(file, ending_line or None), _NO_ENDING)
+        return Problem("pipeline.ended", message, SourceLocation(ending_file or file, ending_line or None), _NO_ENDING)
     if code < 0:
         message = f"the process that read the file was ended by the signal {_signal_name(-code)}"
         why = "by the system, because memory ran out, or by another process" if code == -signal.SIGKILL else None
@@ -294,7 +298,8 @@ class _SharedState(ctypes.Structure):
         ("step", ctypes.c_uint64),  # odd ones are Millrace's own work
         ("report_bytes", ctypes.c_uint64),
         ("ending_call", ctypes.c_char * 16),  # the call that is about to end the process
-        ("ending_line", ctypes.c_uint64),  # its line in the file
+        ("ending_file", ctypes.c_char * _MAX_PATH_BYTES),  # where it stands; empty if unknown
+        ("ending_line", ctypes.c_uint64),
         ("open_lines", ctypes.c_bool * 2),  # whether the last output to stdout, to stderr, has no line end
     )
 
@@ -321,14 +326,15 @@ class _SharedReport:
         size = self.state.report_bytes
         return self._memory[_REPORT_AT : _REPORT_AT + size] if 0 < size <= _REPORT_BYTES else None
 
-    def set_ending_call(self, name: str, line: int) -> None:
-        """Store the call that is about to end the process; no name if none is."""
+    def set_ending_call(self, name: str, file: str = "", line: int = 0) -> None:
+        """Store the call that is about to end the process, with its file and line; no name if none is."""
         self.state.ending_call, self.state.ending_line = name.encode(), line
+        self.state.ending_file = os.fsencode(file)[:_MAX_PATH_BYTES]
 
-    def ending_call(self) -> tuple[str, int]:
-        """Return the call that ended the process and its line, if there was one."""
-        name = self.state.ending_call.decode("ascii", "replace")
-        return (name, min(self.state.ending_line, 10**9)) if name in _ENDING_CALLS else ("", 0)
+    def ending_call(self) -> tuple[str, str, int]:
+        """Return the call that ended the process, its file and its line, if there was one."""
+        name, file = self.state.ending_call.decode("ascii", "replace"), os.fsdecode(self.state.ending_file)
+        return (name, printable(file), min(self.state.ending_line, 10**9)) if name in _ENDING_CALLS else ("", "", 0)
 
 
 # The child's side
@@ -393,11 +399,11 @@ def _note_endings(shared: _SharedReport, file: str, pid: int) -> None:
             kills_another = name in ("kill", "killpg") and arguments[:1] not in ((pid,), (-pid,), (0,), (-1,))
             if _getpid() != pid or kills_another:
                 return call(*arguments, **named)
-            shared.set_ending_call(name, _own_line(sys._getframe(1), file))
+            shared.set_ending_call(name, *_own_line(sys._getframe(1), file))
             try:
                 return call(*arguments, **named)
             finally:
-                shared.set_ending_call("", 0)  # it did not end the process
+                shared.set_ending_call("")  # it did not end the process
 
         return noted
 
@@ -424,10 +430,11 @@ def _note_open_lines(shared: _SharedReport) -> None:
             stream.write = noting(number, stream.write)  # type: ignore[method-assign]
 
 
-def _own_line(frame: FrameType | None, file: str) -> int:
-    while frame and frame.f_code.co_filename != file:
+def _own_line(frame: FrameType | None, file: str) -> tuple[str, int]:
+    """Return the innermost line of the file, or of a file of functions that it names."""
+    while frame and frame.f_code.co_filename != file and frame.f_globals.get("__name__") != FUNCTIONS_MODULE:
         frame = frame.f_back
-    return frame.f_lineno if frame else 0
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
 
 
 def _data_bytes() -> int:

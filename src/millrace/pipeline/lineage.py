@@ -135,6 +135,25 @@ def links(ends: Iterable[Endpoint]) -> list[Link]:
     ]
 
 
+def texts(found: Iterable[Link]) -> list[str]:
+    """Return the links as they are shown, each once: two files may have pipelines of one name."""
+    return list(dict.fromkeys(map(str, found)))
+
+
+def shared_names(pipelines: Iterable[tuple[str, SourceLocation]]) -> Iterator[Problem]:
+    """Yield a warning for each pipeline, given by its name and the place of that, whose name another one has."""
+    first: dict[str, SourceLocation] = {}
+    for name, place in pipelines:
+        other = first.setdefault(name, place)
+        if name and other != place:
+            what = f"the pipelines of {other.file} and {place.file} have one name: {name!r}"
+            why = (
+                f"{other} has it first; a state folder is named so: one run continues from the checkpoints of the other"
+            )
+            hint = "give one of them another name, or run each with a --state of its own"
+            yield Problem("name.shared", what, place, hint, why, "warning")
+
+
 def mismatches(found: Iterable[Link]) -> Iterator[Problem]:
     """Yield a warning for each reader that expects what no writer of another pipeline gives it."""
     writers: dict[Endpoint, list[Endpoint]] = {}

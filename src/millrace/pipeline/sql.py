@@ -17,6 +17,7 @@ from millrace.errors import InvalidSql
 
 _CALL = "millrace_call"
 _INTERVAL = "millrace_interval"
+_INTERVAL_POSITION = "millrace_interval_position"
 _NOT_AFTER_A_COMMA = ("COMMA", "FROM", "WHERE", "GROUP_BY", "ORDER_BY", "R_PAREN")
 
 
@@ -71,6 +72,12 @@ def interval_text(node: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
+def interval_position(node: Any) -> tuple[int, int] | None:
+    """The line and column of an INTERVAL, whose parts have none where they are literals."""
+    position: tuple[int, int] | None = node.meta.get(_INTERVAL_POSITION)
+    return position
+
+
 @lru_cache(maxsize=1)
 def _parser_class() -> type[Any]:
     from sqlglot import TokenType, exp
@@ -93,12 +100,15 @@ def _parser_class() -> type[Any]:
             return node
 
         def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
-            text = self._next if self._curr is not None and self._curr.text.upper() == "INTERVAL" else None
+            word = self._curr if self._curr is not None and self._curr.text.upper() == "INTERVAL" else None
+            text = self._next if word is not None else None
             node = first = super()._parse_interval(*args, **kwargs)
             while isinstance(first, exp.Add):
                 first = first.this
-            if isinstance(first, exp.Interval) and text is not None and text.token_type == TokenType.STRING:
-                first.meta[_INTERVAL] = text.text
+            if isinstance(first, exp.Interval) and word is not None:
+                first.meta[_INTERVAL_POSITION] = (word.line, word.col - len(word.text) + 1)
+                if text is not None and text.token_type == TokenType.STRING:
+                    first.meta[_INTERVAL] = text.text
             return node
 
     return Parser

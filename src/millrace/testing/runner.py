@@ -70,6 +70,10 @@ class Result:
 
 def find(paths: Iterable[str]) -> list[Path]:
     """Return the files of tests for paths: such a file, the pipeline beside one, or a folder."""
+    paths = list(paths)
+    if "" in paths:
+        hint = "name a test, a pipeline with one beside it, or a folder"
+        raise FileUnusable("an empty text names no file", hint=hint)
     files = (files_in(path, ENDINGS) if path.is_dir() else [_tests_of(path)] for path in map(Path, paths))
     return list(dict.fromkeys(chain.from_iterable(files)))
 

@@ -91,9 +91,31 @@ def test_a_folder(offline_run: Run, tmp_path: Path) -> None:
         "  try: add it to the table that is written, or leave it out of the schema",
     ]
     assert "ci.yaml: left out: no pipeline" in shown.err
-    (tmp_path / "wrong.yaml").write_text(SOUND.replace("from: popular", "from: poplar"))
+    (tmp_path / "wrong.yaml").write_text(SOUND.replace("from: popular", "from: poplar").replace("trending", "wrong"))
     conditions = [each["condition"] for each in json.loads(offline_run("check", ".", "--json", code=2).out)]
     assert sorted(conditions) == ["lineage.column", "name.unknown", "table.unused"]
+
+
+def test_a_folder_with_files_that_cannot_be_read(offline_run: Run, tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(SOUND)
+    (tmp_path / "latin.yaml").write_bytes(b"# M\xfcller\n" + SOUND.encode())
+    (tmp_path / "link.yaml").symlink_to("nowhere")
+    secret = "import millrace as mr\np = mr.Pipeline('p')\np.source('a', mr.kafka(mr.secret(file='/nowhere')))\n"
+    (tmp_path / "secret.py").write_text(secret)
+    shown = json.loads(offline_run("check", ".", "--json", code=2).out)
+    assert [(each["condition"], each["file"], each["line"]) for each in shown] == [
+        ("file.not-utf8", "latin.yaml", 1),
+        ("file.unusable", "link.yaml", None),
+        ("file.unusable", "secret.py", 3),
+        ("name.shared", "b.yaml", 1),
+    ]
+
+
+def test_an_empty_text_is_not_this_folder(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(SOUND)
+    for command in ("check", "plan", "test"):
+        offline_run(command, "", code=2)
 
 
 def test_a_folder_without_pipelines(offline_run: Run, tmp_path: Path) -> None:

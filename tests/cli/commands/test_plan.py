@@ -289,9 +289,13 @@ def test_a_folder(offline_run: Run, tmp_path: Path) -> None:
     assert shown.out.endswith("== what feeds what\ncounted (counts) -> topic counts -> reader (counts)\n")
     assert "notes.py: left out" in shown.err
     (tmp_path / "wrong.yaml").write_text(COUNTED.replace("sinks:", "snks:"))
+    (tmp_path / "zero.yaml").write_text("")
     found = json.loads(offline_run("plan", ".", "--json", code=2).out)
     assert [plan["pipeline"] for plan in found["pipelines"]] == ["counted", "reader"]
-    assert [(error["file"], error["condition"]) for error in found["errors"]] == [("wrong.yaml", "pipeline.invalid")]
+    assert [(error["file"], error["condition"]) for error in found["errors"]] == [
+        ("wrong.yaml", "pipeline.invalid"),
+        ("zero.yaml", "pipeline.invalid"),
+    ]
     assert found["lineage"] == [
         {"writer": "counted", "table": "counts", "target": "topic counts", "reader": "reader", "source": "counts"}
     ]

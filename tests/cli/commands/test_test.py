@@ -49,11 +49,13 @@ def test_a_folder_is_tested_although_a_file_of_it_cannot_be_read(offline_run: Ru
     (project / "broken.test.yaml").write_text("tests: {a: }\n")
     (project / "broken.yaml").write_text(PIPELINE)
     (project / "untested.yaml").write_text(PIPELINE)
+    (project / "latin.py").write_bytes(b"# \xfc")
     tested = offline_run("test", ".", code=2)
     assert "FAILED  words.test.yaml: a line becomes its words" in tested.out
     assert "0 passed, 1 failed" in tested.out
     assert "error[test.invalid]: broken.test.yaml has" in tested.err
     assert "untested.yaml: it has no tests" in tested.err
+    assert "error[pipeline.invalid]" in tested.err
     assert "words.yaml: it has no tests" not in tested.err
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import millrace as mr
 from millrace.connectors.base.registry import CONNECTORS
-from millrace.errors import Problem
+from millrace.errors import Problem, SourceLocation
 from millrace.pipeline.checks import check
 from millrace.pipeline.loading.python import Pipeline
+from millrace.pipeline.loading.yaml import load_yaml
 
 _SCHEMA = "id int, tag string, at timestamp, tags array<string>"
+_WITH_INTERVAL = "name: p\nsources: {a: {rate: }}\ntables:\n  t: |\n    SELECT value FROM a\n    WHERE value > "
 
 
 def found(select: str, table: Any = None) -> list[Problem]:
@@ -94,6 +97,15 @@ def test_unnest_and_the_expansion_of_a_call() -> None:
 )
 def test_an_impossible_interval(expression: str) -> None:
     assert [problem.condition for problem in found(f"{expression} AS x FROM a")] == ["interval.invalid"]
+
+
+@pytest.mark.parametrize("interval", ["INTERVAL 5 parsecs", "INTERVAL '5 parsecs'"])
+def test_an_impossible_interval_has_its_line(interval: str, tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(_WITH_INTERVAL + interval)
+    problems = check(load_yaml(file), CONNECTORS)
+    places = [problem.place for problem in problems if problem.condition == "interval.invalid"]
+    assert places == [SourceLocation(str(file), 6)]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,20 @@ from pyspark.sql.types import LongType
 def f(a: pd.Series) -> int:
     return 1
 """
+GENERATOR_UDF = """from pyspark.sql.functions import udf
+from pyspark.sql.types import LongType
+@udf(LongType())
+def f(a):
+    yield a
+"""
+OF_ITERATORS = """from typing import Iterator
+import pandas as pd
+from pyspark.sql.functions import pandas_udf
+from pyspark.sql.types import LongType
+@pandas_udf(LongType())
+def f(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
+    yield from batches
+"""
 PIPELINE = """\
 name: p
 functions: {functions}
@@ -152,6 +166,10 @@ def test_a_file_has_its_own_public_functions(tmp_path: Path) -> None:
         ),
         (NO_TYPE, "function.types:udf.py:3"),
         (OF_GROUPS, "function.types:udf.py:4"),
+        ("async def f(a: int) -> int:\n    return 1\n", "function.types:udf.py:1"),
+        ("async def f(a: int) -> list[int]:\n    yield 1\n", "function.types:udf.py:1"),
+        ("def f(a: int) -> list[int]:\n    yield 1\n", "function.types:udf.py:1"),
+        (GENERATOR_UDF, "function.types:udf.py:3"),
     ],
 )
 def test_what_is_wrong_with_a_file_has_its_line(text: str | None, problem: str, tmp_path: Path) -> None:
@@ -161,6 +179,12 @@ def test_what_is_wrong_with_a_file_has_its_line(text: str | None, problem: str, 
     _, problems = functions_of_file(file, AT)
     assert [f"{one.condition}:{one.place}".replace(f"{tmp_path}/", "") for one in problems] == [problem]
     assert problems[0].hint or "parse" in problems[0].message
+
+
+def test_a_udf_of_iterators_is_a_generator(tmp_path: Path) -> None:
+    file = tmp_path / "udf.py"
+    file.write_text(OF_ITERATORS)
+    assert functions_of_file(file, AT)[1] == []
 
 
 def found(folder: Path, select: str, sink: str = "console: ", functions: str = "./udf.py") -> list[str]:
@@ -192,6 +216,23 @@ def test_names_are_neither_those_of_spark_nor_used_twice(tmp_path: Path) -> None
     )
     files = "[./udf.py, more.py]"
     assert found(tmp_path, "text", functions=files) == ["function.name:more.py:1", "function.name:more.py:3"]
+
+
+@pytest.mark.parametrize("name", ["select", "interval", "limit"])
+def test_names_are_those_that_sql_can_call(name: str, tmp_path: Path) -> None:
+    (tmp_path / "more.py").write_text(f"def {name}(a: str) -> str:\n    return a\n")
+    assert found(tmp_path, "text", functions="more.py") == ["function.name:more.py:1"]
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "again.py").symlink_to("udf.py")
+    assert found(tmp_path, "words(text) AS w", functions="[./udf.py, udf.py, again.py]") == []
+
+
+@pytest.mark.parametrize("file", ['"a\\0b.py"', f"{'x' * 300}.py", '""'])
+def test_a_path_that_no_file_can_have(file: str, tmp_path: Path) -> None:
+    condition = "value.type" if file == '""' else "function.file"
+    assert found(tmp_path, "text", functions=file) == [f"{condition}:p.yaml:2"]
 
 
 def test_real_time_mode_has_no_python(tmp_path: Path) -> None:

@@ -188,6 +188,8 @@ def test_a_mistake_in_sql_is_told_with_its_line_of_the_file(
         ("name: a\ntables: {t: {watermark: [at, 1s]}}", [("key.missing", 2)]),
         ("name: a\ntables: {t: {sql: SELECT 1, sqll: x}}", [("key.unknown", 2)]),
         ("name: a\nsinks: {from: t}", [("value.type", 2)]),
+        ('name: a\ntables:\n  t: {latest: {from: "", by: id, order: at}}', [("key.missing", 3)]),
+        ('name: a\ntables:\n  t:\n    top:\n      n: 1\n      from: ""\n      order: at', [("key.missing", 6)]),
         ("name: a\nsinks: [t]", [("value.type", 2), ("connector.missing", 2), ("key.missing", 2)]),
         ("name: a\nsinks: [{from: t}]", [("connector.missing", 2)]),
         ("name: a\nsinks: [{console: }]", [("key.missing", 2)]),

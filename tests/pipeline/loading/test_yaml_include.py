@@ -108,6 +108,8 @@ def test_a_mistake_has_the_line_of_the_included_file(project: Write, tmp_path: P
             "name.duplicate shared/sources.yaml:2",
         ),
         ({"p.yaml": PIPELINE.replace("shared/sources.yaml", "{a: b}")}, "value.type p.yaml:2"),
+        ({"p.yaml": PIPELINE.replace("shared/sources.yaml", '"a\\0b.yaml"')}, "include.unusable p.yaml:2"),
+        ({"p.yaml": PIPELINE.replace("shared/sources.yaml", f"{'x' * 300}.yaml")}, "include.unusable p.yaml:2"),
     ],
 )
 def test_what_cannot_be_included(project: Write, tmp_path: Path, files: dict[str, str], wrong: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import typer
 
 from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL
 from millrace.cli.output import print_line, print_result, show_json, status_line
-from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, Problem
+from millrace.errors import InputError, InvalidDefinition, InvalidOption, Problem, SourceLocation
 from millrace.settings import ARCHIVE, BULK_READER, CHECK_TIMEOUT, RESTARTS, STATE_KEYS, Setting
 from millrace.units import format_count
 
@@ -52,22 +52,24 @@ def check(
 
         show_json(json_schema(source_forms(), sink_forms()))
         return
-    if file is None:
+    if not file:
         raise InvalidOption("no file was named", hint="millrace check FILE")
-    from millrace.pipeline.lineage import links, mismatches
+    from millrace.pipeline.lineage import links, mismatches, shared_names
     from millrace.pipeline.loading.folder import FolderContents, pipelines_in
 
     limit_s = CHECK_TIMEOUT.value(timeout)
+    _require_settings()
     try:
-        contents = pipelines_in(file) if Path(file).is_dir() else FolderContents((file,), ())
-        results = {each: _check_isolated(each, limit_s, deep=deep, as_json=as_json) for each in contents.pipelines}
-    except FileUnusable as error:
+        contents = pipelines_in(file) if Path(file).is_dir() else FolderContents((file,))
+        check_one = _check_isolated if contents.pipelines == (file,) else _check_of_folder
+        results = {each: check_one(each, limit_s, deep=deep, as_json=as_json) for each in contents.pipelines}
+    except InputError as error:
         if not as_json:
             raise
         show_json([_as_json(Problem(error.condition, error.message, error.place, error.hint, error.why))])
         raise typer.Exit(2) from None
     found = links(end for result in results.values() for end in result.endpoints)
-    between = list(mismatches(found))
+    between = [*shared_names(_names(results)), *mismatches(found)]
     if as_json:
         problems = [problem for result in results.values() for problem in result.problems]
         show_json([_as_json(problem) for problem in [*dict.fromkeys(problems), *between]])
@@ -80,6 +82,24 @@ def check(
         print_line(f"and {format_count(left_out, 'more problem')}, which are not shown")
     if left_out or any(_errors(result.problems) for result in results.values()):  # those left out may be errors as well
         raise typer.Exit(2)
+
+
+def _check_of_folder(file: str, limit_s: float, *, deep: bool, as_json: bool) -> CheckResult:
+    """Check a file; what would end the command is its problem, and the others are checked all the same."""
+    from millrace.cli.isolated_check import CheckResult
+
+    try:
+        return _check_isolated(file, limit_s, deep=deep, as_json=as_json)
+    except InputError as error:
+        place = error.place or SourceLocation(file.partition("::")[0])
+        return CheckResult([Problem(error.condition, error.message, place, error.hint, error.why)], complete=False)
+
+
+def _names(results: Mapping[str, CheckResult]) -> Iterator[tuple[str, SourceLocation]]:
+    """Yield the names of the pipelines that could be read, and where they stand."""
+    for file, result in results.items():
+        if result.contents:
+            yield result.contents.name, SourceLocation(file.partition("::")[0], result.contents.line or None)
 
 
 def _check_isolated(file: str, limit_s: float, *, deep: bool, as_json: bool) -> CheckResult:
@@ -96,7 +116,6 @@ def _check_isolated(file: str, limit_s: float, *, deep: bool, as_json: bool) -> 
     importlib.import_module("millrace.pipeline.lineage")
     importlib.import_module("millrace.connectors.base.registry")
     require_file(file)
-    _require_settings()
 
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))) if deep else None
@@ -105,7 +124,8 @@ def _check_isolated(file: str, limit_s: float, *, deep: bool, as_json: bool) -> 
             pipeline, problems = _problems_of_file(file, connectors)
             if pipeline is None:
                 return CheckResult(problems)
-            contents = CheckedContents(len(pipeline.sources), len(pipeline.tables), len(pipeline.sinks))
+            counts = len(pipeline.sources), len(pipeline.tables), len(pipeline.sinks)
+            contents = CheckedContents(pipeline.name, pipeline.place.line or 0, *counts)
             if _errors(problems):
                 return CheckResult(problems, contents)
             result = CheckResult(problems, contents, endpoints=tuple(endpoints(pipeline, CONNECTORS)))
@@ -201,11 +221,13 @@ def _show(file: str, result: CheckResult, *, deep: bool) -> None:
 
 def _show_folder(contents: FolderContents, found: list[Link], between: list[Problem]) -> None:
     """Print what a folder adds: how its pipelines hang together, and which files are none."""
-    for link in found:
-        print_result(str(link))
+    from millrace.pipeline.lineage import texts
+
+    for link in texts(found):
+        print_result(link)
     _show_problems(between)
     for left_out in contents.left_out:
-        print_line(f"{left_out.file}: left out: {left_out.why}")
+        print_line(str(left_out))
 
 
 def _show_problems(problems: list[Problem]) -> None:

@@ -84,6 +84,8 @@ def plan(
 ) -> None:
     """Show what a run would do with each query: resume, start from scratch, or not start, and why."""
     options = _Options(deep, state, accept, spark, kafka)
+    if not file:
+        raise InvalidOption("no file was named", hint="millrace plan FILE")
     if Path(file).is_dir():
         _plan_folder(file, options, explain=explain, as_json=as_json)
         return
@@ -101,7 +103,7 @@ def plan(
 def _plan_folder(folder: str, options: _Options, *, explain: bool, as_json: bool) -> None:
     """Show the plans of all pipelines of a folder, and which of them feeds which; exit by the worst."""
     from millrace.connectors.base.registry import CONNECTORS
-    from millrace.pipeline.lineage import endpoints, links, mismatches
+    from millrace.pipeline.lineage import endpoints, links, mismatches, shared_names
     from millrace.pipeline.loading.folder import pipelines_in
 
     if options.state is not None or options.accept.queries():
@@ -122,9 +124,10 @@ def _plan_folder(folder: str, options: _Options, *, explain: bool, as_json: bool
     if as_json:
         show_json(_folder_report(plans, found, contents))
     else:
-        _show_lineage(found, list(mismatches(found)))
+        named = ((pipeline.name, pipeline.place) for pipeline in pipelines)
+        _show_lineage(found, [*shared_names(named), *mismatches(found)])
         for left_out in contents.left_out:
-            print_line(f"{left_out.file}: left out: {left_out.why}")
+            print_line(str(left_out))
     if worst := max(planned.exit_code for planned in plans.values()):
         raise typer.Exit(worst)
 
@@ -151,16 +154,18 @@ def _folder_report(plans: Mapping[str, _Planned], found: Collection[Link], conte
                 "reader": link.reader.pipeline,
                 "source": link.reader.element,
             }
-            for link in found
+            for link in {str(link): link for link in found}.values()
         ],
         "left_out": [asdict(left_out) for left_out in contents.left_out],
     }
 
 
 def _show_lineage(found: Collection[Link], between: Collection[Problem]) -> None:
+    from millrace.pipeline.lineage import texts
+
     print_result("== what feeds what", style="bold")
-    for link in found:
-        print_result(str(link))
+    for link in texts(found):
+        print_result(link)
     if not found:
         print_result("no pipeline reads what another one writes")
     for problem in between:

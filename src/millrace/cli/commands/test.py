@@ -14,6 +14,7 @@ from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL
 from millrace.cli.output import print_line, print_result, show_error
 from millrace.cli.services import prepare_spark
 from millrace.errors import FileUnusable, InputError, InvalidTest
+from millrace.pipeline.loading import load
 from millrace.pipeline.loading.folder import pipelines_in
 from millrace.units import format_duration
 
@@ -51,7 +52,7 @@ def run_tests(
     unusable: list[InputError] = []
     """Files of tests, or pipelines, that cannot be read; the others of a folder are tested all the same."""
     specs = [spec for file in files for spec in _usable(partial(_specs, file), unusable, files)]
-    _show_untested(paths or ["."], specs)
+    unusable += _show_untested(paths or ["."], specs)
     prepare_spark()
     results = []
     for spec in specs:
@@ -90,14 +91,30 @@ def _usable(items: Callable[[], Iterable[_Item]], unusable: list[InputError], fi
         unusable.append(error)
 
 
-def _show_untested(paths: list[str], specs: list[SpecFile]) -> None:
-    """Print which pipelines of folders have no tests."""
+def _show_untested(paths: list[str], specs: list[SpecFile]) -> list[InputError]:
+    """Print which pipelines of folders have no tests; return the errors of those that cannot be read."""
+    unusable: list[InputError] = []
     tested = {Path(file).resolve() for spec in specs for file in spec.pipelines}
     for folder in filter(lambda path: Path(path).is_dir(), paths):
         with suppress(FileUnusable):  # there is no pipeline in it: its tests name those of other folders
-            for pipeline in pipelines_in(folder).pipelines:
-                if Path(pipeline.partition("::")[0]).resolve() not in tested:
+            contents = pipelines_in(folder)
+            for pipeline in contents.pipelines:
+                if Path(pipeline.partition("::")[0]).resolve() in tested:
+                    continue
+                if pipeline in contents.unreadable:
+                    unusable += _error_of(pipeline)
+                else:
                     print_line(f"{pipeline}: it has no tests")
+    return unusable
+
+
+def _error_of(file: str) -> list[InputError]:
+    """Return why a file that does not parse is no pipeline; none of its code runs."""
+    try:
+        load(file)
+    except InputError as error:
+        return [error]
+    return []
 
 
 def _accept(results: list[Result], specs: list[SpecFile]) -> int:

@@ -11,7 +11,7 @@ from millrace.pipeline.model import TableDef
 from millrace.pipeline.python_source import called_with_texts
 from millrace.pipeline.spark_functions import function_hint, spark_functions
 from millrace.pipeline.spark_intervals import interval_us, unit_of, window_mistake
-from millrace.pipeline.sql import Call, call_of, interval_text, parsed
+from millrace.pipeline.sql import Call, call_of, interval_position, interval_text, parsed
 
 _WINDOWS = ("window", "session_window")
 _NUMBER_HINT = "an interval has a literal number; for a column write make_interval(mins => x)"
@@ -82,7 +82,9 @@ def impossible_intervals(context: CheckContext) -> Iterator[Problem]:
             mistake = _window_mistake(call.name.lower(), node.expressions[1:])
         if mistake:
             message = f"table {table.name!r}: {mistake.message}"
-            yield Problem("interval.invalid", message, location(table, node), mistake.hint)
+            position = interval_position(node)
+            place = table.sql_line(*position) if position else location(table, node)
+            yield Problem("interval.invalid", message, place, mistake.hint)
     for table in context.pipeline.tables:
         if table.function is not None and table.sql is None:
             yield from _in_python(table, table.function)

@@ -104,7 +104,8 @@ def read_file(path: str, connectors: Collection[str] = ()) -> tuple[PipelineDef 
     except FileUnusable:
         raise
     except InputError as error:
-        return None, [Problem(error.condition, error.message, error.place, error.hint, error.why)]
+        place = error.place or SourceLocation(path.partition("::")[0])
+        return None, [Problem(error.condition, error.message, place, error.hint, error.why)]
 
 
 def _load_python(file: str) -> list[PipelineDef]:

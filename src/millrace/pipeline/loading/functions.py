@@ -10,6 +10,7 @@ A name that begins with `_`, and whatever a file imports, is no function for SQL
 from __future__ import annotations
 
 import inspect
+import os
 import runpy
 import types
 import typing
@@ -22,7 +23,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from millrace.errors import InvalidDefinition, InvalidSchema, MillraceError, Problem, SourceLocation
 from millrace.limited_files import DEFINITION_BYTES
 from millrace.pipeline.functions import ARROW, PYSPARK, ROWS, FunctionDef
-from millrace.pipeline.loading.user_errors import interrupts_noted, mistake, place_in
+from millrace.pipeline.loading.user_errors import FUNCTIONS_MODULE, interrupts_noted, mistake, place_in
 from millrace.pipeline.schema import parse_schema
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,6 +42,8 @@ _SIMPLE = {
 _LISTS, _MAPS = (list, Sequence), (dict, Mapping)
 _SCALAR_UDFS = (100, 101, 200, 204, 250, 251)
 """PySpark's `PythonEvalType` of UDFs that give a value for each row: by row, by Arrow, by pandas."""
+_OF_ITERATORS = (204, 251)
+"""Those of them that get and give an iterator of batches."""
 _EXAMPLE = "write types, as def score(text: str, factor: float) -> float:"
 
 
@@ -77,7 +80,7 @@ def _members(path: Path) -> dict[str, Any]:
     """Run a file, and return the functions that it defines."""
     from millrace.pipeline.loading import stand_beside
 
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - false, also of a path that no file can have
         raise InvalidDefinition(f"there is no file {path}", hint="name a .py file, by its path from the pipeline's")
     if path.suffix != ".py" or path.stat().st_size > DEFINITION_BYTES:
         raise InvalidDefinition(f"{path} is no Python file of at most {DEFINITION_BYTES:,} bytes")
@@ -86,7 +89,7 @@ def _members(path: Path) -> dict[str, Any]:
     with interrupts_noted() as interrupted:
         try:
             # Spark's workers get its functions whole: no module of this name is there to import.
-            members = runpy.run_path(file, run_name="millrace_functions")
+            members = runpy.run_path(file, run_name=FUNCTIONS_MODULE)
         except MillraceError as error:
             error.place = error.place or place_in(file, error)
             raise
@@ -110,6 +113,7 @@ def function_def(function: Any, name: str | None = None) -> FunctionDef:
     if not inspect.isfunction(function):
         raise InvalidDefinition(f"a function for SQL is a Python function, not {type(function).__name__}")
     name, place = name or function.__name__, _place(function)
+    _require_value(function, name, place)
     parameters = _positional(function, name, place)
     optional = sum(parameter.default is not parameter.empty for parameter in parameters)
     hints = _hints(function, name, place)
@@ -136,6 +140,8 @@ def _of_pyspark(udf: Any, name: str | None) -> FunctionDef:
     if udf.evalType not in _SCALAR_UDFS:
         hint = "a function for SQL gives a value for each row"
         raise InvalidDefinition(f"{name}() is a UDF of groups or tables", place=place, hint=hint)
+    if udf.evalType not in _OF_ITERATORS:
+        _require_value(udf.func, name, place)
     parameters = _positional(udf.func, name, place)
     optional = sum(parameter.default is not parameter.empty for parameter in parameters)
     return FunctionDef(name, PYSPARK, udf, ("",) * len(parameters), "", optional, place)
@@ -144,6 +150,16 @@ def _of_pyspark(udf: Any, name: str | None) -> FunctionDef:
 def _place(function: Any) -> SourceLocation:
     code = getattr(function, "__code__", None)
     return SourceLocation(code.co_filename, code.co_firstlineno) if code else SourceLocation("<memory>")
+
+
+def _require_value(function: Any, name: str, place: SourceLocation) -> None:
+    """Raise InvalidDefinition for a function that returns no value when it is called."""
+    hint = "a function for SQL returns the value of one row"
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidDefinition(f"{name}() is an async function: no event loop runs it", place=place, hint=hint)
+    if inspect.isgeneratorfunction(function):
+        hint += "; return a list instead of yield"
+        raise InvalidDefinition(f"{name}() is a generator: it has yield", place=place, hint=hint)
 
 
 def _positional(function: Any, name: str, place: SourceLocation) -> list[inspect.Parameter]:

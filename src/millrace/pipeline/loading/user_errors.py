@@ -13,6 +13,8 @@ from typing import Any
 
 from millrace.errors import InvalidDefinition, SourceLocation, described
 
+FUNCTIONS_MODULE = "millrace_functions"
+"""The name under which a file of `functions:` runs."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -27,7 +27,7 @@ from millrace.pipeline.functions import FunctionDef
 from millrace.pipeline.loading.functions import functions_of_file
 from millrace.pipeline.loading.python import read_by
 from millrace.pipeline.loading.yaml_document import Fields, FieldsByName, Items, Node, Scalar, read_document_file
-from millrace.pipeline.loading.yaml_include import included_sources
+from millrace.pipeline.loading.yaml_include import file_identity, included_sources
 from millrace.pipeline.loading.yaml_values import Values
 from millrace.pipeline.panels import KINDS
 from millrace.pipeline.ranking import LATEST, TOP, ranking
@@ -144,8 +144,13 @@ class _Form:
         if "functions" not in fields or _is_empty(fields["functions"][1]):
             return
         node = fields["functions"][1]
+        files: set[str] = set()
         for item in node.nodes if isinstance(node, Items) else (node,):
-            if name := self._values.text(item, "functions"):
+            name = self._values.text(item, "functions")
+            if name == "":
+                self._values.wrong(item, "functions", "a file, or a list of files", "write functions: ./udf.py")
+            elif name is not None and (file := file_identity(Path(self._file).parent / name)) not in files:
+                files.add(file)
                 functions, problems = functions_of_file(Path(self._file).parent / name, item.place)
                 for problem in problems:
                     self._values.add(problem)
@@ -216,6 +221,9 @@ class _Form:
             hint = f"write {kind}: {{{wanted.example}}}"
             self._report("key.missing", f"{what} has no {name!r}", form.place, hint)
         source = self._values.text(fields["from"][1], "from") if "from" in fields else None
+        if source == "":
+            place, hint = fields["from"][1].place, "name a source or a table"
+            self._report("key.missing", f"{what} has an empty 'from'", place, hint)
         given = {name: self._values.value(fields[name][1]) for name in ("by", "order", "n", "rank") if name in fields}
         places: dict[str, SourceLocation] = {name: fields[name][0].place for name in given}
         table = model.TableDef(key.text, (source,) if source else (), watermark=watermark, place=key.place)

@@ -25,11 +25,15 @@ _KEYS = ("include", "sources")
 
 def included_sources(file: str, include: Node, values: Values) -> list[tuple[Scalar, Node]]:
     """Return the names and definitions of all sources that a file's `include` leads to, in the order of the files."""
-    return list(_Includes(values).sources(file, include, (_identity(file),)))
+    return list(_Includes(values).sources(file, include, (file_identity(file),)))
 
 
-def _identity(file: str) -> str:
-    return os.path.realpath(file)
+def file_identity(file: str | Path) -> str:
+    """Return what is the same for two paths that lead to one file; of a path that no file can have, the path."""
+    try:
+        return os.path.realpath(file)
+    except ValueError:  # a null character
+        return str(file)
 
 
 class _Includes:
@@ -47,7 +51,7 @@ class _Includes:
                     self._values.wrong(node, "include", "a path, or a list of paths", "write include: ../sources.yaml")
                 continue
             target = os.path.normpath(Path(file).parent / text)
-            identity = _identity(target)
+            identity = file_identity(target)
             if identity in path:
                 way = " -> ".join(Path(each).name for each in (*path[path.index(identity) :], identity))
                 hint = "remove one of these include: lines"
@@ -63,8 +67,8 @@ class _Includes:
         hint = "the path is relative to the file that has the include: line"
         if not target.endswith(_ENDINGS):
             self._report("include.unusable", f"{target} cannot be included", place, "include a .yaml or .yml file")
-        elif Path(target).is_dir() or not Path(target).exists():
-            what = "a folder" if Path(target).is_dir() else "not there"
+        elif (is_folder := os.path.isdir(target)) or not os.path.exists(target):  # noqa: PTH110, PTH112 - of any text
+            what = "a folder" if is_folder else "not there"
             self._report("include.unusable", f"{target} cannot be included: it is {what}", place, hint)
         else:
             return self._mapping(target, place)
