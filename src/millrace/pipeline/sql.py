@@ -18,6 +18,7 @@ from millrace.errors import InvalidSql
 _CALL = "millrace_call"
 _INTERVAL = "millrace_interval"
 _INTERVAL_POSITION = "millrace_interval_position"
+_PLUS = "millrace_plus"
 _NOT_AFTER_A_COMMA = ("COMMA", "FROM", "WHERE", "GROUP_BY", "ORDER_BY", "R_PAREN")
 
 
@@ -48,6 +49,7 @@ def parsed(text: str) -> Any:
         raise InvalidSql(f"a table is one query, and this is {len(trees) or 'none'}")
     if not isinstance(trees[0], exp.Query):
         raise InvalidSql("a table is a query, and this is none", hint="write SELECT … FROM …")
+    _refuse_incomplete(trees[0])
     return trees[0]
 
 
@@ -78,6 +80,11 @@ def interval_position(node: Any) -> tuple[int, int] | None:
     return position
 
 
+def has_plus(node: Any) -> bool:
+    """Whether a plus stands before an expression: `+x`, of which the parser keeps `x`."""
+    return _PLUS in node.meta
+
+
 @lru_cache(maxsize=1)
 def _parser_class() -> type[Any]:
     from sqlglot import TokenType, exp
@@ -97,6 +104,13 @@ def _parser_class() -> type[Any]:
                 called = called.this
             if called is not None and following is not None and following.text == "(" and _CALL not in called.meta:
                 called.meta[_CALL] = Call(token.text, token.line, token.col - len(token.text) + 1)
+            return node
+
+        def _parse_unary(self, *args: Any, **kwargs: Any) -> Any:
+            plus = self._curr is not None and self._curr.token_type == TokenType.PLUS
+            node = super()._parse_unary(*args, **kwargs)
+            if plus and node is not None:
+                node.meta[_PLUS] = True
             return node
 
         def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
@@ -122,13 +136,18 @@ def _parser() -> Any:
 
 def tables_read(text: str) -> tuple[str, ...]:
     """The names that a query reads, in order of appearance, without those it defines itself."""
-    from sqlglot import exp
-
-    tables = sorted(parsed(text).find_all(exp.Table), key=lambda table: table.this.meta.get("start", 0))
-    named = (table for table in tables if isinstance(table.this, exp.Identifier))  # the others are functions
-    names = [table.name for table in named if table.name and not table.db and defined_by(table) is None]
+    tables = sorted(named_tables(parsed(text)), key=lambda table: table.this.meta.get("start", 0))
+    names = [table.name for table in tables if not table.db and defined_by(table) is None]
     first = {name.lower(): name for name in reversed(names)}
     return tuple(dict.fromkeys(first[name.lower()] for name in names))
+
+
+def named_tables(tree: Any) -> list[Any]:
+    """The tables of a query that are named in FROM or JOIN, not in a hint of a join; functions are none."""
+    from sqlglot import exp
+
+    tables = (table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier) and table.name)
+    return [table for table in tables if not table.find_ancestor(exp.Hint)]
 
 
 def defined_by(table: Any) -> Any:
@@ -243,6 +262,16 @@ def _refuse_stray_commas(tokens: list[Any]) -> None:
             mistake = InvalidSql(f"the SQL does not parse: {following.text!r} cannot follow a comma")
             mistake.line, mistake.column = token.line, token.col
             raise mistake
+
+
+def _refuse_incomplete(tree: Any) -> None:
+    """The parser lets `SELECT FROM b` and `LATERAL .x` pass; Spark does not."""
+    from sqlglot import exp
+
+    if not all(select.expressions for select in tree.find_all(exp.Select)):
+        raise InvalidSql("a SELECT has no columns", hint="write SELECT * FROM …, or name the columns")
+    if not all(dot.args.get("this") for dot in tree.find_all(exp.Dot)):
+        raise InvalidSql("the SQL does not parse: nothing stands before a dot")
 
 
 def _shown(about: dict[str, Any]) -> str | None:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -16,7 +17,7 @@ from millrace.pipeline.schema import Array, Map, Schema, Struct, Type
 
 _WINDOWS = ("window", "session_window")
 """Columns that `GROUP BY window(…)` makes."""
-_FROM_SPARK = (
+FROM_SPARK = (
     "current_date",
     "current_timestamp",
     "current_time",
@@ -118,8 +119,9 @@ class Scope:
             if aliases is Aliases.WHOLE and len(parts) > 1 and parts[0].lower() not in _WINDOWS:
                 alias = None
             if alias and aliases is Aliases.FIRST:
-                return _fields(alias, parts[1:])
-            columns, rest, is_open = scope._candidates(parts)
+                with suppress(NotFound):  # Spark then looks at what the query reads
+                    return _fields(alias, parts[1:])
+            columns, rest, is_open = scope.candidates(parts)
             if len({id(column) for column in columns}) > 1:
                 raise self._ambiguous(parts)
             if columns:
@@ -129,7 +131,7 @@ class Scope:
             if alias:
                 return _fields(alias, parts[1:])
             scope = scope.outer
-        if parts[0].lower() in _FROM_SPARK:
+        if parts[0].lower() in FROM_SPARK:
             return None
         if not parts[0].isidentifier() and self._has_unnamed():
             return None
@@ -153,7 +155,7 @@ class Scope:
         hint = "only a struct has fields; for an array use explode or inline"
         raise NotFound("column.unknown", f"{name}.* is not possible: {name} is {kind.ddl()} and has no fields", hint)
 
-    def _candidates(self, parts: list[str]) -> tuple[list[ResolvedColumn], list[str], bool]:
+    def candidates(self, parts: list[str]) -> tuple[list[ResolvedColumn], list[str], bool]:
         """Return the columns that a dotted name may mean, its fields, and whether there may be others."""
         qualified = self.relations.get(parts[0].lower()) if len(parts) > 1 else None
         if qualified is not None:

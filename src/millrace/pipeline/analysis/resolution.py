@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from millrace.errors import InvalidSql, Problem
 from millrace.pipeline.analysis.columns import (
+    FROM_SPARK,
     UNKNOWN_RELATION,
     Aliases,
     NotFound,
@@ -23,9 +24,9 @@ from millrace.pipeline.analysis.columns import (
     field_type,
 )
 from millrace.pipeline.analysis.sql import location
-from millrace.pipeline.analysis.types import WINDOW, call_name, generated, is_generator, type_of
+from millrace.pipeline.analysis.types import CAST_FUNCTIONS, WINDOW, call_name, generated, is_generator, type_of
 from millrace.pipeline.model import TableDef
-from millrace.pipeline.sql import defined_by, parsed
+from millrace.pipeline.sql import defined_by, has_plus, parsed
 
 _WINDOWS = ("window", "session_window")
 _OUTPUT_CLAUSES = ("having", "qualify", "order", "sort", "cluster", "distribute")
@@ -93,7 +94,7 @@ class _Resolver:
             relation = self._output(expression, scope)
             columns += relation.columns
             is_open = is_open or relation.open
-            if not expression.is_star:
+            if not expression.is_star and not isinstance(expression, exp.Cast):
                 scope.aliases.update({column.name.lower(): column for column in relation.columns if column.name})
         self._visit(node.args.get("where"), scope)
         self._visit(node.args.get("group"), scope, Aliases.WHOLE)
@@ -225,15 +226,20 @@ class _Resolver:
         try:
             if node.is_star and isinstance(node, exp.Star | exp.Column):
                 star = node.this if isinstance(node, exp.Column) else node
-                removed = {column.name.lower() for column in star.args.get("except_") or ()}
+                left_out = star.args.get("except_") or ()
+                removed = {column.name.lower() for column in left_out if not column.args.get("table")}
                 whole = scope.star(_parts(node)[:-1] if isinstance(node, exp.Column) else [])
                 kept = tuple(column for column in whole.columns if (column.name or "").lower() not in removed)
-                return Relation(kept, whole.open or bool(star.args.get("replace") or star.args.get("rename")))
+                changed = star.args.get("replace") or star.args.get("rename") or len(removed) < len(left_out)
+                return Relation(kept, whole.open or bool(changed))
         except NotFound:
             return UNKNOWN_RELATION
-        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
+        alias = node.args.get("alias") if isinstance(node, exp.Alias) else None
+        if (isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star)) or isinstance(alias, exp.Placeholder):
             return UNKNOWN_RELATION
         if isinstance(node, exp.Aliases):
+            if call_name(node.this) == "identifier":  # IDENTIFIER('max')(x)
+                return UNKNOWN_RELATION
             names = [name.name for name in node.args["expressions"]]
             relation = generated(node.this, scope)
             if len(relation.columns) == len(names):
@@ -250,19 +256,13 @@ class _Resolver:
         return self._unaliased(bare, scope)
 
     def _unaliased(self, node: Any, scope: Scope) -> Relation:
-        while isinstance(node, exp.Paren):
-            node = node.this
-        if isinstance(node, exp.Column):
-            name: str | None = node.name
-            column = next((found for found in scope.visible if found.name == name and not node.table), None)
-            return Relation((column or ResolvedColumn(name, type_of(node, scope)),))
-        if isinstance(node, exp.Dot):
-            return Relation((ResolvedColumn(node.expression.name, type_of(node, scope)),))
-        if (called := call_name(node)) in (*_WINDOWS, "window_time"):
-            return Relation((ResolvedColumn(called, type_of(node, scope)),))
-        if isinstance(node, exp.Literal | exp.Boolean | exp.Null):
+        name = _name(node, scope)
+        if name is None:
             return UNKNOWN_RELATION
-        return Relation((ResolvedColumn(None, type_of(node, scope)),))
+        node = node.unnest()
+        same = isinstance(node, exp.Column) and not node.table
+        column = next((found for found in scope.visible if found.name == name), None) if same else None
+        return Relation((column or ResolvedColumn(name or None, type_of(node, scope)),))
 
     def _visit(self, node: Any, scope: Scope, aliases: Aliases = Aliases.NONE) -> None:
         """Report the columns of an expression that do not exist, and those of the queries inside it."""
@@ -302,3 +302,39 @@ class _Resolver:
 
 def _parts(node: exp.Column) -> list[str]:
     return [part.name for part in node.parts]
+
+
+def _name(node: Any, scope: Scope) -> str | None:
+    """Return the name that Spark gives an expression; empty if it is no word, None if it is not known.
+
+    CAST keeps the name of a column, `int(x)` that of anything. The rest is called as it is written, with its brackets.
+    """
+    bare, casts = node, 0
+    while (isinstance(bare, exp.Paren) and not has_plus(bare)) or call_name(bare) in CAST_FUNCTIONS:
+        casts += not isinstance(bare, exp.Paren)
+        bare = bare.this if isinstance(bare.this, exp.Expression) else next(iter(bare.expressions), None)
+    if isinstance(bare, exp.Cast) and call_name(bare) in ("", "cast", "try_cast"):
+        inner = bare.this.unnest()
+        column = isinstance(inner, exp.Column) or call_name(inner) in (*_WINDOWS, "identifier")
+        if casts or not column:
+            return ""
+        bare, casts = inner, 1
+    if has_plus(bare):
+        return ""
+    if isinstance(bare, exp.Column):
+        parts = _parts(bare)
+        columns, fields, _ = scope.candidates(parts)
+        if not columns and ((casts and len(parts) > 1) or parts[0].lower() in FROM_SPARK):
+            return None
+        return "" if casts and fields else parts[-1]
+    if isinstance(bare, exp.Dot):
+        last = bare.expression.name
+        while isinstance(bare, exp.Paren) or (
+            isinstance(bare, exp.Dot) and isinstance(bare.expression, exp.Identifier)
+        ):
+            bare = bare.this
+        return last if isinstance(bare, exp.Column) and not casts else ""
+    if (called := call_name(bare)) in _WINDOWS:
+        return called
+    unknown = isinstance(bare, exp.Literal | exp.Boolean | exp.Null | exp.QueryTransform)
+    return None if unknown or called == "identifier" else ""

@@ -26,6 +26,10 @@ _OF_THE_FIRST = frozenset(
 )
 """Functions that give a value of the type of their first argument."""
 _LISTS = frozenset(("collect_list", "collect_set", "array_agg"))
+CAST_FUNCTIONS = frozenset(
+    "bigint binary boolean date decimal double float int smallint string timestamp tinyint".split()  # noqa: SIM905
+)
+"""Functions that are a CAST."""
 _ELEMENTS = frozenset(("element_at", "try_element_at", "get", "array_max", "array_min"))
 WINDOW = Struct((Field("start", Simple("timestamp")), Field("end", Simple("timestamp"))))
 _COUNTS = frozenset(("count", "count_if", "approx_count_distinct"))
@@ -71,6 +75,8 @@ def _type_of_call(node: Any, scope: Scope) -> Type | None:
         return Simple("timestamp")
     if name in _COUNTS:
         return Simple("bigint")
+    if name in CAST_FUNCTIONS:
+        return parse_schema(f"x {name}").fields[0].type
     if isinstance(node, exp.Struct):
         return _struct(node, scope)
     first = node.expressions[0] if isinstance(node, exp.Anonymous | exp.Array) and node.expressions else node.this
