@@ -71,7 +71,8 @@ KNOWN = (
         ("{from: a, number: {value: room}}", ["panel.type:9"]),
         ("{from: a, series: {time: room, value: celsius}}", ["panel.type:9"]),
         ("{from: a, table: {columns: [room, heat], order: when desc}}", ["panel.column:9", "panel.column:9"]),
-        ("{from: b, top: {label: loud, value: window}}", []),  # what its value is, only Spark knows
+        ("{from: b, top: {label: loud, value: window}}", ["panel.type:9"]),
+        ("{from: b, series: {time: window, value: loud}}", []),  # what its value is, only Spark knows
         ("{from: b, heat: {x: window, y: room, value: count}}", ["panel.column:9"]),
         ("{from: c, top: {label: anything, value: else}}", []),
     ],

@@ -46,6 +46,7 @@ def test_the_newest_row_of_each_key_has_all_its_columns(spark: SparkSession) -> 
         ("v NULLS FIRST, w DESC", [(None, 9.0), (1, 2.0), (2, 3.0)]),
         ("-v, w", [(2, 1.0), (2, 3.0), (1, 2.0)]),
         (["coalesce(v, 0) DESC", "w DESC"], [(2, 3.0), (2, 1.0), (1, 2.0)]),
+        ("NOT v > 1, w", [(2, 1.0), (2, 3.0), (1, 2.0)]),
     ],
 )
 def test_the_first_rows_of_each_group_come_in_their_order(spark: SparkSession, order: Any, of_a: list[Any]) -> None:
@@ -79,6 +80,11 @@ def test_the_words_are_read_as_sql_reads_them() -> None:
     given = ranking(TOP, "window(at, '1 minute', '10 seconds'), user.id", "`a, b` DESC, last", 3)
     assert given.by == ("window(at, '1 minute', '10 seconds')", "user.id")
     assert given.order == (OrderKey("`a, b`", True), OrderKey("last"))
+    quoted = ranking(TOP, "a = ',', b = '('", "c = ')' DESC, d", 3)
+    assert (quoted.by, quoted.order) == (("a = ','", "b = '('"), (OrderKey("c = ')'", True), OrderKey("d")))
+    for order in ("NOT ok", "a BETWEEN 1 AND 2", "a OR b", "a AND b", "NOT ok, b DESC"):
+        assert parsed(ranking(TOP, "k", order, 3).sql("t"))
+    assert tables_read(given.sql("a`c")) == ("a`c",)
     assert tables_read(given.sql("some_rows")) == ("some_rows",)
     assert parsed(ranking(TOP, "k", "a DESC, b", 3, "place").sql("t"))
 

@@ -30,6 +30,7 @@ from millrace.pipeline.sql import parsed, tables_read, tidy
         ("SELECT window(at, '1 minute') AS w FROM a GROUP BY window(at, '1 minute'), tag", ("a",)),
         ("SELECT window, window.start FROM a GROUP BY window", ("a",)),
         ("SELECT sum(x) OVER w FROM a WINDOW w AS (PARTITION BY b)", ("a",)),
+        ("SELECT /*+ BROADCAST(p), MERGE(q, a) */ p.x FROM a JOIN b p ON a.id = p.id", ("a", "b")),
         ("SELECT r'\\d', 'it''s', `from` FROM a -- and so on\n/* more */", ("a",)),
     ],
 )
@@ -48,6 +49,9 @@ def test_tables_read(query: str, names: tuple[str, ...]) -> None:
         ("SELECT a\nFROM 'b", 2, 6),
         ("", 1, 1),
         ("SELEC a", 1, 1),
+        ("SELECT FROM a", 1, 1),
+        ("SELECT x FROM (SELECT DISTINCT FROM a)", 1, 1),
+        ("SELECT b.x FROM a LATERAL .xs", 1, 1),
         ("DROP TABLE a", 1, 1),
         ("SELECT 1; SELECT 2", 1, 1),
         ("(" * 5000, 1, 1),

@@ -56,11 +56,11 @@ class Ranking:
     def sql(self, source: str, without_order: Collection[str] = ()) -> str:
         """Return the query over a source or table; the columns `without_order` cannot be compared."""
         groups = f"\n  GROUP BY {', '.join(self.by)}" if self.by else ""
-        of_group = f"FROM `{source}`{groups}"
+        of_group = f"FROM {_quoted(source)}{groups}"
         if self.kind == LATEST and not without_order:  # the row is in its state once
             best = f"max(struct({self._sort_values()}, struct(*) AS _row))"
             return f"SELECT _best._row.*\nFROM (\n  SELECT {best} AS _best\n  {of_group}\n)"
-        others = ", ".join(f"`{name.replace('`', '``')}`" for name in without_order)
+        others = ", ".join(map(_quoted, without_order))
         row = f"struct(* EXCEPT ({others}))" if without_order else "struct(*)"
         if self.kind == LATEST:
             return f"SELECT _row.*\nFROM (\n  SELECT {self._best(row)} AS _row\n  {of_group}\n)"
@@ -81,13 +81,13 @@ class Ranking:
         values = []
         for key in self.order:
             if key.descending == key.nulls_first:
-                values.append(f"{key.expression} IS NULL")
-            values.append(key.expression)
+                values.append(f"({key.expression}) IS NULL")
+            values.append(f"({key.expression})")
         return ", ".join(f"{value} AS _{number}" for number, value in enumerate(values, 1))
 
     def _sorted(self, row: str) -> str:
         """All rows of the group in order, for keys of both directions; then the first of them."""
-        keys = [f"{key.expression} AS _{number}" for number, key in enumerate(self.order, 1)]
+        keys = [f"({key.expression}) AS _{number}" for number, key in enumerate(self.order, 1)]
         listed = f"collect_list(struct({', '.join(keys)}, {row} AS _ties, struct(*) AS _row))"
         cases = "".join(_comparison(number, key) for number, key in enumerate(self.order, 1))
         ties = " WHEN a._ties <=> b._ties THEN 0 WHEN a._ties < b._ties THEN -1 ELSE 1 END"
@@ -120,6 +120,10 @@ def ranking(
     return Ranking(kind, groups, keys, n, rank, at)
 
 
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
 def _comparison(number: int, key: OrderKey) -> str:
     """A case of a comparison of the rows a and b, for when they differ in one key."""
     a, b, null = f"a._{number}", f"b._{number}", -1 if key.nulls_first else 1
@@ -141,6 +145,7 @@ def _texts(given: Any, what: str, at: Mapping[str, SourceLocation]) -> tuple[str
 
 def _split(text: str) -> list[str]:
     """The parts of a text between the commas that stand in no brackets."""
+    from sqlglot import TokenType
     from sqlglot.dialects.spark import Spark
     from sqlglot.errors import TokenError
 
@@ -150,6 +155,8 @@ def _split(text: str) -> list[str]:
         return [text.strip()]  # the parser says what is wrong with it
     depth, cuts = 0, [0]
     for token in tokens:
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
         depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
         if token.text == "," and depth == 0:
             cuts.append(token.start + 1)

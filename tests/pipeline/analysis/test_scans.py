@@ -14,6 +14,7 @@ from millrace.pipeline.analysis.scans import source_scans
         ("SELECT * FROM posts", 1),
         ("SELECT * FROM posts p JOIN POSTS q ON p.id = q.id", 2),
         ("SELECT id FROM posts WHERE a UNION ALL SELECT id FROM posts WHERE b UNION ALL SELECT 1", 2),
+        ("SELECT /*+ BROADCAST(posts), MERGE(q) */ q.id FROM posts JOIN short q ON q.id = posts.id", 2),
         ("SELECT * FROM posts WHERE id IN (SELECT id FROM posts)", 2),
         ("WITH x AS (SELECT * FROM posts) SELECT * FROM x", 1),
         ("WITH x AS (SELECT * FROM posts) SELECT * FROM x UNION ALL SELECT * FROM x", 2),

@@ -11,7 +11,7 @@ from typing import Any
 
 from millrace.errors import InvalidSql
 from millrace.pipeline.model import PipelineDef, TableDef
-from millrace.pipeline.sql import defined_by, parsed
+from millrace.pipeline.sql import defined_by, named_tables, parsed
 
 
 def source_scans(pipeline: PipelineDef, name: str, *, offsets: bool = False) -> dict[str, int]:
@@ -52,7 +52,7 @@ class _Names:
 
         self._parts_once = parts_once
         self._parts = exp.CTE
-        self._named = [table for table in tree.find_all(exp.Table) if table.name and not table.db]
+        self._named = [table for table in named_tables(tree) if not table.db]
         self._meant = [defined_by(table) for table in self._named]
         self._times: dict[int, int] = {}
 

@@ -14,6 +14,7 @@ from millrace.errors import Problem
 from millrace.pipeline.analysis.columns import UNKNOWN_RELATION, Relation, ResolvedColumn, relation_of
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator, StreamPlan
 from millrace.pipeline.analysis.pipeline import analyse
+from millrace.pipeline.analysis.types import WINDOW
 from millrace.pipeline.connector_facts import Connectors, Facts
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger
 from millrace.pipeline.schema import Decimal, Simple, Type
@@ -26,7 +27,7 @@ _WITH_OTHER_COLUMNS = ("files",)
 
 @dataclass(frozen=True, slots=True)
 class KnownColumn:
-    """A column: its name, its kind for panels (`number`, `time`, `other`; None: not known), and Spark's type."""
+    """A column: its name, its kind for panels (number, time, window, other; None: not known), and Spark's type."""
 
     name: str
     type: str | None = None
@@ -36,15 +37,15 @@ class KnownColumn:
 def _type(kind: Type) -> str:
     if isinstance(kind, Decimal):
         return "number"
+    if kind == WINDOW:
+        return "window"
     name = kind.name if isinstance(kind, Simple) else ""
     return "number" if name in _NUMBER_TYPES else "time" if name in _TIME_TYPES else "other"
 
 
 def _known(column: ResolvedColumn) -> KnownColumn:
     kind = column.type
-    if isinstance(kind, Simple | Decimal):
-        return KnownColumn(column.name or "", _type(kind), kind.ddl())
-    return KnownColumn(column.name or "")
+    return KnownColumn(column.name or "", _type(kind) if kind else None, kind.ddl() if kind else "")
 
 
 class CheckContext:
@@ -70,24 +71,6 @@ class CheckContext:
 
     def columns(self, element: SourceDef | TableDef) -> list[KnownColumn] | None:
         """Return the columns of a source or a table; None if only Spark knows them."""
-        ranks: list[KnownColumn] = []
-        seen: set[str] = set()
-        while isinstance(element, TableDef) and element.ranking:  # which has the columns of what it reads
-            below = self.pipeline.element(element.reads[0])
-            if below is None or below.name in seen:
-                return None
-            ranks = [KnownColumn(element.ranking.rank, "number", "int"), *ranks] if element.ranking.rank else ranks
-            seen.add(below.name)
-            element = below
-        columns = self._own_columns(element)
-        return None if columns is None else [*columns, *ranks]
-
-    def _own_columns(self, element: SourceDef | TableDef) -> list[KnownColumn] | None:
-        if isinstance(element, SourceDef):
-            schema = self.source_facts(element).schema
-            if schema is None:
-                return None
-            return [KnownColumn(field.name, _type(field.type), field.type.ddl()) for field in schema.fields]
         relation = self.relation(element.name)
         known = [_known(column) for column in relation.columns if column.name]
         return known if not relation.open and len(known) == len(relation.columns) else None

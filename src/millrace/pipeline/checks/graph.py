@@ -14,6 +14,7 @@ from millrace.errors import Problem, SourceLocation, did_you_mean
 from millrace.pipeline.checks.context import CheckContext, sink_name
 from millrace.pipeline.checks.tables import parses_as_sql
 from millrace.pipeline.model import Panel, PipelineDef, SinkDef, SourceDef, TableDef
+from millrace.pipeline.sql import named_tables, parsed
 
 
 def cycles(context: CheckContext) -> Iterator[Problem]:
@@ -145,11 +146,7 @@ def unknown_names(context: CheckContext) -> Iterator[Problem]:
 def _reading_place(table: TableDef, read: str) -> SourceLocation:
     if table.sql is None:
         return table.place
-    from sqlglot import exp
-
-    from millrace.pipeline.sql import parsed
-
-    for node in parsed(table.sql).find_all(exp.Table):
+    for node in named_tables(parsed(table.sql)) if parses_as_sql(table.sql) else ():
         if node.name.lower() == read.lower() and "line" in node.this.meta:
             return table.sql_line(node.this.meta["line"], node.this.meta["col"] - len(read) + 1)
     return table.sql_line(1)
