@@ -4,31 +4,49 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.pipeline.analysis.operators import StreamPlan
+from millrace.errors import SourceLocation
+from millrace.pipeline.analysis.operators import Operator, StreamPlan
 from millrace.pipeline.analysis.sql import sql_plan
 from millrace.pipeline.model import TableDef
 
-A = StreamPlan(True, frozenset(("at",)))
+_GROUPED = Operator("aggregate", "GROUP BY", SourceLocation("counts.yaml"), "counts")
+PLANS = {
+    "a": StreamPlan(True, frozenset(("at",))),
+    "counts": StreamPlan(True, frozenset(("window",))).then(_GROUPED),
+    "no_time": StreamPlan(True),
+    "unknown": StreamPlan(True, None),
+}
 _RANKED = "SELECT * FROM (SELECT {}, row_number() OVER (PARTITION BY tag ORDER BY {}) AS n FROM a) WHERE {}"
 
 
 def hints(query: str, *kinds: str) -> list[str]:
-    plan = sql_plan(TableDef("t", ("a",), query), {"a": A})
+    plan = sql_plan(TableDef("t", ("a",), query), PLANS)
     return [operator.hint for operator in plan.operators if operator.kind in kinds]
 
 
 @pytest.mark.parametrize(
     ("query", "form"),
     [
-        (_RANKED.format("*", "at DESC", "n = 1"), "SELECT tag, max_by(struct(*), at) AS row FROM a GROUP BY tag"),
-        (_RANKED.format("*", "at", "n = 1"), "SELECT tag, min_by(struct(*), at) AS row FROM a GROUP BY tag"),
+        (_RANKED.format("*", "at DESC", "n = 1"), "write latest: {from: a, by: tag, order: at}"),
+        (_RANKED.format("*", "at", "n = 1"), "write top: {from: a, n: 1, by: tag, order: at}"),
+        (_RANKED.format("*", "price", "n = 1"), 'write top: {from: a, n: 1, by: tag, order: "price NULLS FIRST"}'),
         (_RANKED.format("id, tag", "price DESC", "n <= 3"),
-         "SELECT tag, slice(sort_array(collect_list(struct(price, id)), false), 1, 3) AS rows FROM a GROUP BY tag"),
-        (_RANKED.format("id, tag", "price", "n < 3"),
-         "SELECT tag, slice(sort_array(collect_list(struct(price, id)), true), 1, 2) AS rows FROM a GROUP BY tag"),
+         'write top: {from: a, n: 3, by: tag, order: "price DESC", rank: n}'),
+        (_RANKED.format("*", "price DESC, at", "n < 3"), '{from: a, n: 2, by: tag, order: "price DESC, at", rank: n}'),
+        (_RANKED.format("*", "price DESC", "n = 2"),
+         'n: 2, by: tag, order: "price DESC", rank: n}, and of that table the rows WHERE n = 2'),
+        (_RANKED.format("*", "price DESC", "n = 1 OR id = 3"), "for the first N rows of each group write top: "),
+        (_RANKED.format("*", "price DESC", "n > 1 AND n <= 3"), "for the first N rows of each group write top: "),
         ("SELECT * FROM a QUALIFY row_number() OVER (PARTITION BY tag ORDER BY at DESC) = 1",
-         "SELECT tag, max_by(struct(*), at) AS row FROM a GROUP BY tag"),
-        ("SELECT rank() OVER (ORDER BY price DESC) AS n, id FROM a", "for the first row of each write"),
+         "write latest: {from: a, by: tag, order: at}; with \"window(at, '1 minute')\" in by its state ends"),
+        ("SELECT rank() OVER (ORDER BY price DESC) AS n, id FROM a",
+         "of each group write top: {from: a, n: N, order: \"price DESC\", rank: n}; of rows with equal order"),
+        ("SELECT *, row_number() OVER (PARTITION BY x.tag, window(x.at, '1 day') ORDER BY x.p DESC) AS n FROM a x",
+         """by: [tag, "window(at, '1 day')"], order: "p DESC", rank: n}"""),
+        ("SELECT *, row_number() OVER (PARTITION BY tag ORDER BY at DESC) AS n FROM a WHERE price > 3 QUALIFY n = 1",
+         "make a table of the rows that are numbered, and over it write latest: {from: …, by: tag, order: at}"),
+        ("SELECT *, row_number() OVER (PARTITION BY tag ORDER BY at DESC) AS n FROM a WHERE n = 1",
+         "for the first N rows"),
         ("SELECT tag, sum(price) OVER (PARTITION BY tag ORDER BY at) AS s FROM a",
          "SELECT tag, sum(price) AS s FROM a GROUP BY tag, window(at, '1 minute')"),
         ("SELECT sum(price) OVER w AS s FROM a WINDOW w AS (PARTITION BY tag ORDER BY at ROWS 3 PRECEDING)",
@@ -45,7 +63,14 @@ def test_over(query: str, form: str) -> None:
     ("aggregate", "form"),
     [
         ("count(DISTINCT id)", "write size(collect_set(id)); or approx_count_distinct(id), "),
-        ("count(DISTINCT id, tag)", "write size(collect_set(struct(id, tag))); "),
+        (
+            "count(DISTINCT id, tag)",
+            "write size(collect_set(struct(id, tag)) FILTER (WHERE id IS NOT NULL AND tag IS NOT NULL)); ",
+        ),
+        (
+            "count(DISTINCT id, tag) FILTER (WHERE a OR b)",
+            "approx_count_distinct(struct(id, tag)) FILTER (WHERE (a OR b) AND id IS NOT NULL AND tag IS NOT NULL), ",
+        ),
         ("count(DISTINCT id) FILTER (WHERE id > 1)", "write size(collect_set(id) FILTER (WHERE id > 1)); "),
         ("sum(DISTINCT price)", "aggregate(collect_set(price), 0D, (total, value) -> total + value)"),
     ],
@@ -56,8 +81,18 @@ def test_distinct(aggregate: str, form: str) -> None:
 
 
 def test_the_first_rows() -> None:
-    top = "slice(sort_array(collect_list(struct(price, id)), false), 1, 3) AS top"
     found = hints("SELECT id, price FROM a ORDER BY price DESC LIMIT 3", "sort", "limit")
-    assert found == [f"write SELECT window(at, '1 minute') AS w, {top} FROM a GROUP BY 1"] * 2  # noqa: S608
-    (hint, _) = hints("SELECT tag, count(*) AS c FROM a GROUP BY tag ORDER BY c LIMIT 5", "sort", "limit")
-    assert "slice(sort_array(collect_list(struct(c, tag)), true), 1, 5) AS top" in hint
+    assert found == ['write top: {from: a, n: 3, order: "price DESC"}'] * 2
+    (hint, _) = hints("SELECT tag, count(*) AS c FROM a GROUP BY tag ORDER BY count(*) DESC LIMIT 5", "sort", "limit")
+    assert hint.startswith("group by a window as w, leave ORDER BY and LIMIT out, and over that table write top: ")
+    assert hint.endswith('{from: …, n: 5, by: w, order: "c DESC"}')
+    (hint, _) = hints("SELECT * FROM counts ORDER BY n DESC LIMIT 3", "sort", "limit")
+    assert hint == 'write top: {from: counts, n: 3, by: window, order: "n DESC"}'
+
+
+@pytest.mark.parametrize("rows", ["no_time", "unknown"])
+def test_a_time_that_is_not_known_is_not_invented(rows: str) -> None:
+    (hint,) = hints(f"SELECT tag, sum(price) OVER (PARTITION BY tag ORDER BY price) AS s FROM {rows}", "over")  # noqa: S608
+    assert "GROUP BY tag, window(…, '1 minute')" in hint
+    (hint,) = hints(f"SELECT * FROM {rows} QUALIFY row_number() OVER (PARTITION BY tag ORDER BY k DESC) = 1", "over")  # noqa: S608
+    assert hint == f"write latest: {{from: {rows}, by: tag, order: k}}"

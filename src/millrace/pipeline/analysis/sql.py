@@ -317,14 +317,14 @@ class _Analysis:
             plan = plan.then(self.operator("aggregate", what, at, bounded=bounded, session=session, **state))
         for window in node.find_all(exp.Window):
             if window.find_ancestor(exp.Select) is node and window.arg_key != "windows":
-                form = over_form(window, node, plan)
+                form = over_form(window, node, origin.plan)
                 plan = plan.then(self.operator("over", "OVER", window, hint=form))
         plan = plan.with_watermark_columns(self._carried(node, origin))
         if node.args.get("distinct"):
             columns = None if node.is_star else tuple(map(expression_text, node.expressions))
             state = {"keys": columns, "values": (), "bounded": plan.watermarks_end_state}
             plan = plan.then(self.operator("aggregate", "SELECT DISTINCT", node.expressions[0], **state))
-        return self._end(node, plan)
+        return self._end(node, plan, origin.plan)
 
     def _operation(self, node: Any, plan: StreamPlan) -> StreamPlan:
         """Operations that are functions: an aggregate of distinct values, a row's number, the clock."""
@@ -339,12 +339,12 @@ class _Analysis:
             return plan.then(self.operator("clock", "the current time", node))
         return plan
 
-    def _end(self, node: Any, plan: StreamPlan) -> StreamPlan:
-        """ORDER BY, LIMIT and OFFSET, which come last."""
+    def _end(self, node: Any, plan: StreamPlan, rows: StreamPlan = UNKNOWN) -> StreamPlan:
+        """ORDER BY, LIMIT and OFFSET, which come last; `rows` is the plan of what FROM reads."""
         sorts = (("order", "sort", "ORDER BY"), ("sort", "sort", "SORT BY"), ("cluster", "sort", "CLUSTER BY"))
         for key, kind, what in (*sorts, ("limit", "limit", "LIMIT"), ("offset", "offset", "OFFSET")):
             if node.args.get(key):
-                form = top_form(node, plan) if kind in ("sort", "limit") else ""
+                form = top_form(node, plan, rows) if kind in ("sort", "limit") else ""
                 plan = plan.then(self.operator(kind, what, node.args[key], hint=form))
         return plan
 
