@@ -8,6 +8,7 @@ from millrace.connectors.base.registry import CONNECTORS
 from millrace.errors import Problem
 from millrace.pipeline.checks import check
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Watermark, connection
+from millrace.pipeline.ranking import LATEST, TOP, Ranking, ranking
 from millrace.pipeline.sql import tables_read
 
 _SCHEMA = "kind string, bid struct<auction bigint, price bigint>, tag string, at timestamp"
@@ -76,3 +77,51 @@ def test_updates_without_a_key() -> None:
     assert (problem.condition, problem.severity, problem.hint) == ("sink.no-key", "warning", "add key: tag")
     assert conditions(COUNTS, sink=update(key="tag")) == ["state.aggregation"]
     assert conditions("SELECT * FROM events", sink=update()) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("SELECT window(at, '1 day') AS w, tag, count(*) AS n FROM events GROUP BY 1, 2", "add key: [w, tag]"),
+        (
+            "SELECT tag AS who, upper(kind) AS k, count(*) AS n FROM events GROUP BY upper(KIND), tag",
+            "add key: [k, who]",
+        ),
+        ("SELECT window(at, '1 day'), count(*) AS n FROM events GROUP BY window(at, '1 day')", "add key: window"),
+        ("SELECT count(*) AS n FROM events GROUP BY tag", "add key: with the columns that it is grouped by"),
+        (
+            "SELECT max(at) AS tag, count(*) AS n FROM events GROUP BY tag",
+            "add key: with the columns that it is grouped by",
+        ),
+        ("SELECT DISTINCT tag, kind AS k FROM events", "add key: [tag, k]"),
+        ("SELECT * FROM (SELECT tag, kind, count(*) AS n FROM events GROUP BY tag, kind)", "add key: [tag, kind]"),
+    ],
+)
+def test_the_key_of_a_hint_has_every_group(query: str, hint: str) -> None:
+    problems = found(query, sink=SinkDef("t0", connection("kafka", "out"), "update"))
+    assert [problem.hint for problem in problems if problem.condition == "sink.no-key"] == [hint]
+
+
+@pytest.mark.parametrize(
+    ("form", "hint"),
+    [
+        (ranking(LATEST, "tag, kind", "at"), "add key: [tag, kind]"),
+        (ranking(TOP, "tag", "at DESC", 3, "place"), "add key: [tag, place]"),
+        (ranking(TOP, "tag", "at DESC", 3), "add key: with the columns that it is grouped by"),
+    ],
+)
+def test_the_key_of_a_ranking(form: Ranking, hint: str) -> None:
+    table = TableDef("t", ("events",), form.sql("events"), ranking=form)
+    sinks = (SinkDef("t", connection("kafka", "out"), "update"),)
+    problems = check(PipelineDef("p", (EVENTS,), (table,), sinks), CONNECTORS)
+    (grows,) = [problem for problem in problems if problem.condition == "state.aggregation"]
+    assert grows.message == f"the state of {form.kind} in 't' can grow for ever"
+    assert [problem.hint for problem in problems if problem.condition == "sink.no-key"] == [hint]
+
+
+def test_columns_without_names_are_no_choice() -> None:
+    (problem,) = found("SELECT count(*), max(at) FROM events GROUP BY window(at, '1 day')", "SELECT n FROM t0")
+    assert (problem.condition, problem.hint) == (
+        "column.unknown",
+        "its columns have no names: give them some, as count(*) AS n",
+    )

@@ -179,20 +179,29 @@ class Scope:
     def _unknown(self, parts: list[str]) -> NotFound:
         scope: Scope | None = self
         tables: dict[str, Relation] = {}
-        visible: list[str] = []
+        visible: list[ResolvedColumn] = []
         while scope is not None:
             tables = {**scope.relations, **tables}
-            visible += [column.name for column in scope.visible if column.name]
+            visible += scope.visible
             scope = scope.outer
         relation = tables.get(parts[0].lower()) if len(parts) > 1 else None
         if relation is not None:
-            names = [column.name for column in relation.columns if column.name]
-            return NotFound("column.unknown", f"{parts[0]!r} has no column {parts[1]!r}", did_you_mean(parts[1], names))
+            message = f"{parts[0]!r} has no column {parts[1]!r}"
+            return NotFound("column.unknown", message, column_hint(parts[1], relation.columns))
         if len(parts) > 1:
             message = f"{parts[0]!r} is no table and no column that is read here (in {'.'.join(parts)})"
-            return NotFound("column.unknown", message, did_you_mean(parts[0], [*tables, *visible]))
+            return NotFound("column.unknown", message, column_hint(parts[0], visible, *tables))
         why = f"the query reads {', '.join(tables)}" if tables else None
-        return NotFound("column.unknown", f"there is no column {parts[0]!r}", did_you_mean(parts[0], visible), why)
+        return NotFound("column.unknown", f"there is no column {parts[0]!r}", column_hint(parts[0], visible), why)
+
+
+def column_hint(name: str, columns: Iterable[ResolvedColumn], *others: str) -> str:
+    """Return a hint for a name that is none of some columns, nor of some other names."""
+    every = list(columns)
+    names = [*others, *(column.name for column in every if column.name)]
+    if every and not names:
+        return "its columns have no names: give them some, as count(*) AS n"
+    return did_you_mean(name, names)
 
 
 def _fields(column: ResolvedColumn, names: list[str]) -> Type | None:

@@ -7,7 +7,7 @@ the columns of a source or a table without Spark.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from millrace.errors import Problem
@@ -58,7 +58,15 @@ class CheckContext:
 
     @cached_property
     def _plans(self) -> dict[str, StreamPlan]:
-        return analyse(self.pipeline)
+        forms = {table.name: table.ranking.kind for table in self.pipeline.tables if table.ranking}
+
+        def written(operator: Operator) -> Operator:
+            """Return an operator as the user wrote it: latest or top, not the aggregation that they are."""
+            named = operator.kind == "aggregate" and operator.table in forms
+            return replace(operator, what=forms[operator.table]) if named else operator
+
+        plans = analyse(self.pipeline)
+        return {name: replace(plan, operators=tuple(map(written, plan.operators))) for name, plan in plans.items()}
 
     def plan(self, name: str) -> StreamPlan:
         """Return the plan of a source or a table."""
