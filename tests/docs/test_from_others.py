@@ -13,6 +13,8 @@ from docs.test_documentation import blocks
 from millrace.connectors.base.registry import CONNECTORS
 from millrace.engine.deep_check import deep_problems
 from millrace.pipeline.checks import check
+from millrace.pipeline.checks.columns import key_columns
+from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.loading import load, read_file
 from millrace.pipeline.model import PipelineDef
 from millrace.testing import PipelineTest
@@ -55,6 +57,18 @@ def test_every_example_is_sound(page: str, tmp_path: Path) -> None:
         assert model is not None
         unexpected = [one for one in (*problems, *check(model, CONNECTORS)) if one.condition not in EXPECTED_WARNINGS]
         assert not unexpected, file.read_text()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_key_of_changes_has_every_group(page: str, tmp_path: Path) -> None:
+    for file in examples(page, tmp_path):
+        model, _ = read_file(str(file))
+        assert model is not None
+        context = CheckContext(model, CONNECTORS)
+        for sink in model.sinks:
+            key = dict(sink.connection.options).get("key")
+            if sink.mode == "update":
+                assert set([key] if isinstance(key, str) else key or ()) >= set(key_columns(context, sink.table)), file
 
 
 @pytest.mark.parametrize("page", PAGES)

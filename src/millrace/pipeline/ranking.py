@@ -5,7 +5,8 @@
 - `ranking` reads the user's words; it raises InvalidDefinition.
 
 Of rows with equal order, the other columns decide from left to right, in the direction of the order: of the newest
-rows the greatest one is taken, so that every run takes the same. Maps have no order and do not take part.
+rows the greatest one is taken, and in an order of both directions the least one, so that every run takes the same.
+Maps have no order and do not take part.
 """
 
 from __future__ import annotations

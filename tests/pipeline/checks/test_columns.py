@@ -59,7 +59,14 @@ def test_a_sink_names_a_column_that_its_table_lacks(connector: str, option: str,
     assert conditions("SELECT tag, bid.price AS n FROM events", sink=sink) == ["sink.column"]
 
 
-@pytest.mark.parametrize("key", ["TAG", "bid.auction", ("tag", "kind")])
+@pytest.mark.parametrize("key", ["bid.zz", "tag.x", "bid.price.x", "bids.price"])
+def test_a_sink_names_a_field_that_no_column_has(key: str) -> None:
+    assert conditions("SELECT * FROM events", sink=SinkDef("t0", connection("kafka", "out", {"key": key}))) == [
+        "sink.column"
+    ]
+
+
+@pytest.mark.parametrize("key", ["TAG", "bid.auction", "BID.Price", "`bid`.`price`", ("tag", "kind")])
 def test_a_sink_names_a_column_of_its_table(key: object) -> None:
     assert conditions("SELECT * FROM events", sink=SinkDef("t0", connection("kafka", "out", {"key": key}))) == []
 

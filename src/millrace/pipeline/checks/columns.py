@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millrace.errors import Problem
-from millrace.pipeline.analysis.columns import column_hint
+from millrace.pipeline.analysis.columns import NotFound, Relation, column_hint, field_type
 from millrace.pipeline.checks.context import CheckContext, sink_name
 from millrace.pipeline.sql import parsed
 
@@ -19,17 +19,26 @@ def unknown_sink_columns(context: CheckContext) -> Iterator[Problem]:
     """The columns that a sink's options name are columns of its table, where those are known."""
     for sink in context.pipeline.sinks:
         relation = context.relation(sink.table)
-        names = [column.name for column in relation.columns if column.name]
-        if relation.open:
-            continue
-        for option, name in context.sink_facts(sink).columns:
-            first = name.split(".")[0].strip("`")
-            hidden = len(names) < len(relation.columns) and not first.isidentifier()
-            if hidden or not {name.lower(), first.lower()}.isdisjoint(map(str.lower, names)):
-                continue
-            message = f"{sink_name(sink)}: {option} names {name!r}, which the table does not have"
-            place = sink.connection.option_place(option)
-            yield Problem("sink.column", message, place, column_hint(name, relation.columns))
+        for option, name in context.sink_facts(sink).columns if not relation.open else ():
+            if hint := _unknown_column(name, relation):
+                message = f"{sink_name(sink)}: {option} names {name!r}, which the table does not have"
+                yield Problem("sink.column", message, sink.connection.option_place(option), hint)
+
+
+def _unknown_column(name: str, relation: Relation) -> str | None:
+    """Return a hint if a name is certainly no column, and no field of one."""
+    first, *fields = name.split(".")
+    columns = relation.named(name) or relation.named(first.strip("`"))
+    if not columns:
+        hidden = any(column.name is None for column in relation.columns) and not first.strip("`").isidentifier()
+        return None if hidden else column_hint(name, relation.columns)
+    kind, path = columns[0].type, first
+    try:
+        for part in fields if "`" not in name and not relation.named(name) else ():
+            kind, path = field_type(kind, part, path), f"{path}.{part}"
+    except NotFound as error:
+        return error.hint
+    return None
 
 
 def updates_without_key(context: CheckContext) -> Iterator[Problem]:
@@ -42,14 +51,14 @@ def updates_without_key(context: CheckContext) -> Iterator[Problem]:
 
 
 def _key_hint(context: CheckContext, name: str) -> str:
-    keys = _grouped_by(context, name)
+    keys = key_columns(context, name)
     if len(keys) > 1:
         return f"add key: [{', '.join(keys)}]"
     return f"add key: {keys[0]}" if keys else "add key: with the columns that it is grouped by"
 
 
-def _grouped_by(context: CheckContext, name: str) -> list[str]:
-    """Return the columns of a table that it is grouped by; none unless all of them are among its columns."""
+def key_columns(context: CheckContext, name: str) -> list[str]:
+    """Return the columns that tell the rows of a table in update mode apart; none unless all are columns of it."""
     from sqlglot import exp
 
     from millrace.pipeline.analysis.sql import expression_text, grouping_keys, is_aggregate
