@@ -23,6 +23,8 @@ from millrace.pipeline.sql import parsed, tables_read, tidy
         ("SELECT * FROM (WITH x AS (SELECT * FROM a) SELECT * FROM x) JOIN x", ("a", "x")),
         ("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT * FROM r", ()),
         ("SELECT * FROM range(10)", ()),
+        ("TABLE a", ("a",)),
+        ("SELECT x >>> 1, CAST(y AS array<array<array<int>>>), z > 1 FROM a", ("a",)),
         ("SELECT * FROM VALUES (1), (2) AS v(x)", ()),
         ("SELECT * FROM parquet.`some/where`", ()),
         ("SELECT t FROM a LATERAL VIEW explode(xs) e AS t", ("a",)),

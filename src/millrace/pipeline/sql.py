@@ -243,16 +243,28 @@ def _deeper() -> Iterator[None]:
 
 
 def _tokens(text: str) -> list[Any]:
-    """The words of a query. `window` is a function, unless `WINDOW name AS` follows: the parser thinks otherwise."""
+    """The words of a query, with those changed that the parser takes otherwise than Spark.
+
+    `window` is a function, unless `WINDOW name AS` follows. `TABLE a` is a query; `>>> 1` shifts as `>> 1` does.
+    """
     from sqlglot import TokenType
     from sqlglot.dialects.spark import Spark
 
-    tokens = Spark().tokenize(text)
+    tokens = list(Spark().tokenize(text))
+    if tokens and tokens[0].token_type == TokenType.TABLE:
+        tokens[:1] = Spark().tokenize("SELECT * FROM")
+    shifts = [first for first in range(len(tokens) - 3) if _is_unsigned_shift(tokens[first : first + 4])]
+    tokens = [token for number, token in enumerate(tokens) if number not in shifts]
     for number, token in enumerate(tokens):
         clause = [after.text.upper() for after in tokens[number + 2 : number + 3]] == ["AS"]
         if token.token_type == TokenType.WINDOW and not clause:
             token.token_type = TokenType.VAR
-    return list(tokens)
+    return tokens
+
+
+def _is_unsigned_shift(tokens: list[Any]) -> bool:
+    together = all(after.start == before.end + 1 for before, after in pairwise(tokens[:3]))
+    return [token.text for token in tokens[:3]] == [">"] * 3 and together and tokens[3].token_type.name == "NUMBER"
 
 
 def _refuse_stray_commas(tokens: list[Any]) -> None:

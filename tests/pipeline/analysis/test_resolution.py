@@ -73,6 +73,9 @@ def test_columns(query: str, expected: str) -> None:
         "SELECT x FROM (SELECT unknown.* FROM unknown)",
         "SELECT kind, from_json(kind, 'x int').y FROM events",
         "SELECT transform(parts, p -> p.q + size(tags)), aggregate(tags, 0, (acc, x) -> acc + 1) FROM events",
+        "SELECT transform(parts, p -> transform(from_json(p.r, 'array<struct<x int>>'), p -> p.x)) FROM events",
+        "SELECT aggregate(parts, 0, (p, q) -> p + q.q) FROM events",
+        "SELECT x, y, z FROM (SELECT posexplode(m) AS (x, y, z) FROM events)",
         "SELECT extract(hour FROM at), timestampdiff(MINUTE, at, at), dateadd(DAY, 1, at), current_date, user FROM a",
         "SELECT id AS x, x + 1 AS y FROM a",
         "SELECT tag AS t, count(*) AS n FROM a GROUP BY t HAVING n > 1 ORDER BY n, t",
@@ -123,6 +126,9 @@ def test_no_false_alarm(query: str) -> None:
         ("SELECT DISTINCT tag FROM a ORDER BY id", "column.unknown", "there are: tag"),
         ("SELECT a.id FROM a JOIN a ON true", "column.ambiguous", None),
         ("SELECT array(1, 2)[0].x FROM a", "column.unknown", None),
+        ("SELECT transform(parts, p -> p.qq) FROM events", "column.unknown", "did you mean 'q'?"),
+        ("SELECT filter(parts, (p, i) -> exists(tags, q -> q = p.s)) FROM events", "column.unknown", "there are: q, r"),
+        ("SELECT explode(tags) AS (x, y) FROM events", "sql.invalid", None),
     ],
 )
 def test_names_that_stand_for_nothing(query: str, condition: str, hint: str | None) -> None:

@@ -47,6 +47,7 @@ UNALIASED = (
     "to_date(channel), to_timestamp(channel), year(at), extract(year FROM at), CASE WHEN true THEN price END FROM bids",
     "* EXCEPT (bid.price), (SELECT 1), (SELECT max(price) AS m FROM bids) FROM events",
     "explode(tags), kind::string FROM events",
+    "transform(parts, p -> p.sku), filter(parts, p -> p.amount >>> 1 > 0)[0].sku FROM events",
     "x.*, t.* FROM bids x, LATERAL (SELECT x.price, string(bidder)) t",
     "DISTINCT CAST(price AS string) FROM bids ORDER BY price",
     "TRANSFORM(price, channel) USING 'cat' AS (a, b) FROM bids",

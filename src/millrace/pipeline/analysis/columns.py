@@ -103,6 +103,9 @@ class Scope:
     aliases: dict[str, ResolvedColumn] = field(default_factory=dict)
     """What the SELECT list has named so far, by the name in lower case."""
 
+    variables: dict[str, Type | None] = field(default_factory=dict)
+    """The variables of the lambda functions around an expression, by the name in lower case."""
+
     def add(self, name: str, relation: Relation) -> None:
         """Add what a name in FROM stands for."""
         self.open = self.open or relation.open

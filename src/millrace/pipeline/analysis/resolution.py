@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -26,10 +27,12 @@ from millrace.pipeline.analysis.columns import (
 from millrace.pipeline.analysis.sql import location
 from millrace.pipeline.analysis.types import CAST_FUNCTIONS, WINDOW, call_name, generated, is_generator, type_of
 from millrace.pipeline.model import TableDef
+from millrace.pipeline.schema import Array, Type
 from millrace.pipeline.sql import defined_by, has_plus, parsed
 
 _WINDOWS = ("window", "session_window")
 _OUTPUT_CLAUSES = ("having", "qualify", "order", "sort", "cluster", "distribute")
+_OF_ELEMENTS = ("transform", "filter", "exists", "forall")
 _WHERE_HINT = "an alias of the SELECT list is not known in WHERE: write its expression, or filter around the query"
 
 
@@ -242,9 +245,10 @@ class _Resolver:
                 return UNKNOWN_RELATION
             names = [name.name for name in node.args["expressions"]]
             relation = generated(node.this, scope)
-            if len(relation.columns) == len(names):
-                return relation.copy(names)
-            return Relation(tuple(map(ResolvedColumn, names)))
+            if len(relation.columns) != len(names) and not relation.open:
+                message = f"{call_name(node.this)}() gives {len(relation.columns)} columns, and has {len(names)} names"
+                self._report(NotFound("sql.invalid", message), node)
+            return relation.copy(names)
         bare = node.unalias() if isinstance(node, exp.Alias) else node
         relation = generated(bare, scope)
         if not relation.open or relation.columns:
@@ -275,6 +279,8 @@ class _Resolver:
             if isinstance(node, exp.Column):
                 self._column(node, scope, aliases)
                 return
+            if isinstance(node, exp.Lambda):
+                scope = replace(scope, variables=scope.variables | _variables(node, scope))
             for child in node.iter_expressions():
                 if not isinstance(child, exp.DataType | exp.Pivot | exp.Hint):
                     self._visit(child, scope, aliases)
@@ -302,6 +308,16 @@ class _Resolver:
 
 def _parts(node: exp.Column) -> list[str]:
     return [part.name for part in node.parts]
+
+
+def _variables(node: exp.Lambda, scope: Scope) -> dict[str, Type | None]:
+    """Return the types of the variables of a lambda function, where they are known: the elements of an array."""
+    call: Any = node.parent
+    types: dict[str, Type | None] = {variable.name.lower(): None for variable in node.expressions}
+    if types and call_name(call) in _OF_ELEMENTS:
+        array = type_of(call.this if isinstance(call.this, exp.Expression) else call.expressions[0], scope)
+        types[next(iter(types))] = array.element if isinstance(array, Array) else None
+    return types
 
 
 def _name(node: Any, scope: Scope) -> str | None:

@@ -55,6 +55,8 @@ def type_of(node: Any, scope: Scope) -> Type | None:
         if isinstance(node, exp.Column):
             parts = [part.name for part in node.parts]
             return None if isinstance(node.this, exp.Star) else scope.find(parts)
+        if isinstance(node, exp.Identifier):
+            return scope.variables.get(node.name.lower())
         if isinstance(node, exp.Dot):
             return field_type(type_of(node.this, scope), node.expression.name, "")
         if isinstance(node, exp.Bracket):
