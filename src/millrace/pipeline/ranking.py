@@ -82,13 +82,13 @@ class Ranking:
         values = []
         for key in self.order:
             if key.descending == key.nulls_first:
-                values.append(f"({key.expression}) IS NULL")
-            values.append(f"({key.expression})")
+                values.append(f"{_operand(key.expression)} IS NULL")
+            values.append(_operand(key.expression))
         return ", ".join(f"{value} AS _{number}" for number, value in enumerate(values, 1))
 
     def _sorted(self, row: str) -> str:
         """All rows of the group in order, for keys of both directions; then the first of them."""
-        keys = [f"({key.expression}) AS _{number}" for number, key in enumerate(self.order, 1)]
+        keys = [f"{_operand(key.expression)} AS _{number}" for number, key in enumerate(self.order, 1)]
         listed = f"collect_list(struct({', '.join(keys)}, {row} AS _ties, struct(*) AS _row))"
         cases = "".join(_comparison(number, key) for number, key in enumerate(self.order, 1))
         ties = " WHEN a._ties <=> b._ties THEN 0 WHEN a._ties < b._ties THEN -1 ELSE 1 END"
@@ -171,8 +171,12 @@ def _order_key(text: str) -> OrderKey:
     return OrderKey(match["what"], (match["way"] or "").upper() == "DESC", (match["nulls"] or "").upper() == "FIRST")
 
 
-def _expression(text: str) -> Any:
-    return parsed(_selected(text)).selects[0]
+def _operand(text: str) -> str:
+    """An expression as a part of another: in brackets if it is a condition."""
+    from sqlglot import exp
+
+    condition = isinstance(parsed(_selected(text)).selects[0], exp.Not | exp.Connector | exp.Predicate)
+    return f"({text})" if condition else text
 
 
 def _selected(text: str) -> str:
