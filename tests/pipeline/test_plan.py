@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millrace.pipeline.connector_facts import Connectors, Facts
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger, connection
-from millrace.pipeline.plan import make_plan, unbatched, with_letters
+from millrace.pipeline.plan import make_plan, unbatched, with_letters, with_letters_of
 
 SOURCES = (SourceDef("posts", connection("kafka", "posts")), SourceDef("users", connection("kafka", "users")))
 TABLES = (
@@ -75,6 +75,16 @@ def test_with_batches_nobody_buries_for_others() -> None:
     letters = Connectors(lambda *_: Facts(letters=True), lambda *_: Facts())
     plan = make_plan(PipelineDef("p", SOURCES, TABLES, (sink("tags", "kafka"),)))
     assert with_letters(plan, letters) == plan
+
+
+def test_the_dead_letters_of_a_query_that_has_ended_are_another_s() -> None:
+    first, second = sink("tags", "kafka"), sink("joined", "kafka")
+    plan = make_plan(PipelineDef("p", SOURCES, TABLES, (first, second)))
+    taken = with_letters_of(plan.queries, plan.pipeline, {"tags"})
+    assert [query.buries for query in taken] == [("posts",), ("users", "posts")], "the first reads nothing more"
+    left_out = with_letters_of(plan.queries[1:], plan.pipeline, ())
+    assert [query.buries for query in left_out] == [("users", "posts")]
+    assert with_letters_of(plan.queries, plan.pipeline, ()) == list(plan.queries)
 
 
 def test_once_wins_over_every_trigger() -> None:

@@ -46,7 +46,7 @@ from millrace.engine.supervision.restart_policy import Policy
 from millrace.engine.supervision.supervisor import Supervisor
 from millrace.object_stores import StorePath, mounted
 from millrace.pipeline.model import PipelineDef
-from millrace.pipeline.plan import Plan, Query
+from millrace.pipeline.plan import Plan, Query, with_letters_of
 from millrace.settings import STOP_TIMEOUT
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.panel_registry import PanelRegistry
@@ -225,7 +225,7 @@ def _supervise(
             stop_timeout_s=settings.stop_timeout_s,
         )
         try:
-            queries = [_as_it_was_left(query, builder) if settings.flush else query for query in plan.queries]
+            queries = _as_they_were_left(builder, plan) if settings.flush else plan.queries
             builder.prepare([query for query in queries if query.lasts])
             first = next((query for query in queries if query.sinks), queries[0])
             for query in queries:
@@ -241,17 +241,20 @@ def _supervise(
             timeout_s = settings.stop_timeout_s if all(query.batches for query in plan.queries) else 0.0
             _stop(supervisor, timeout_s, locks, context.notify)
         supervisor.require_no_failure()  # a batch may have failed while its end was waited for
-        left = [query for query in queries if has_open_windows(plan.pipeline, query, builder.checkpoint(query))]
-        if settings.flush and (names := ", ".join(repr(query.name) for query in left if builder.rereads(query))):
-            what = f"the last windows of {names} are not written"
-            context.notify(f"{what}: repeat the run with --until-caught-up --flush")
+        if settings.flush:
+            _report_open_windows(builder, plan)
 
 
-def _as_it_was_left(query: Query, builder: QueryBuilder) -> Query:
-    """Return a query with the rest that it has to do, where a run was ended in its last batch."""
-    resumes = builder.resumes(query, [sink_of(sink) for sink in query.sinks])
-    planned = resumes and is_last_batch_planned(builder.checkpoint(query))
-    return replace(query, trigger=LAST_BATCH) if planned else query
+def _as_they_were_left(builder: QueryBuilder, plan: Plan) -> Sequence[Query]:
+    """Return the queries with the rest that they have to do, where a run was ended in their last batch."""
+    planned = {
+        query.name
+        for query in plan.queries
+        if is_last_batch_planned(builder.checkpoint(query))
+        and builder.resumes(query, [sink_of(sink) for sink in query.sinks])
+    }
+    queries = [replace(query, trigger=LAST_BATCH) if query.name in planned else query for query in plan.queries]
+    return with_letters_of(queries, plan.pipeline, planned)
 
 
 def _flush(supervisor: Supervisor, queries: Sequence[Query], duration_s: float | None, stop: threading.Event) -> None:
@@ -272,6 +275,15 @@ def _flush(supervisor: Supervisor, queries: Sequence[Query], duration_s: float |
             builder.context.notify(f"query {query.name!r} writes its last windows, and does not resume after that")
             supervisor.start_last_batch(replace(query, trigger=LAST_BATCH))
     supervisor.wait(duration_s, stop)
+
+
+def _report_open_windows(builder: QueryBuilder, plan: Plan) -> None:
+    """Name the queries whose last windows the run was ended before."""
+    rereading = [query for query in plan.queries if builder.rereads(query)]
+    left = [query for query in rereading if has_open_windows(plan.pipeline, query, builder.checkpoint(query))]
+    if names := ", ".join(repr(query.name) for query in left):
+        what = f"the last windows of {names} are not written"
+        builder.context.notify(f"{what}: repeat the run with --until-caught-up --flush")
 
 
 def _stop(supervisor: Supervisor, timeout_s: float, locks: RunLocks, notify: Callable[[str], None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from millrace.errors import SourceLocation
@@ -73,7 +74,7 @@ def make_plan(pipeline: PipelineDef, *, once: bool = False, panels: bool = False
     for name, sinks in groups.items():
         table, mode = sinks[0].table, sinks[0].mode
         trigger = Trigger("once") if once else sinks[0].trigger or pipeline.trigger
-        queries.append(Query(name, table, tuple(sinks), mode, trigger, _buries(pipeline, table, owned)))
+        queries.append(Query(name, table, tuple(sinks), mode, trigger, _take_unowned(pipeline, table, owned)))
     if panels:
         queries = _with_panels(pipeline, queries, owned)
     return Plan(pipeline, tuple(queries))
@@ -100,6 +101,17 @@ def with_letters(plan: Plan, connectors: Connectors) -> Plan:
         for query in plan.queries
     ]
     return replace(plan, queries=(*own, *others))
+
+
+def with_letters_of(queries: Sequence[Query], pipeline: PipelineDef, ended: Collection[str]) -> list[Query]:
+    """The queries, of which those that still read write the dead letters of sources whose query has ended."""
+    owned = {source for query in queries if query.name not in ended for source in query.buries}
+    return [
+        query
+        if query.name in ended
+        else replace(query, buries=query.buries + _take_unowned(pipeline, query.table, owned))
+        for query in queries
+    ]
 
 
 def unbatched(pipeline: PipelineDef) -> set[str]:
@@ -135,7 +147,7 @@ def _with_panels(pipeline: PipelineDef, queries: list[Query], owned: set[str]) -
     trigger = pipeline.trigger if pipeline.trigger.kind == "every" else _SECONDARY_TRIGGER
     for table, panels in alone.items():
         # No table has a dot in its name, so no sink's query is called so.
-        name, mode, unowned = f"panels.{table}", _mode(pipeline, table), _buries(pipeline, table, owned)
+        name, mode, unowned = f"panels.{table}", _mode(pipeline, table), _take_unowned(pipeline, table, owned)
         with_panels.append(Query(name, table, (), mode, trigger, unowned, tuple(panels)))
     return with_panels
 
@@ -161,7 +173,7 @@ def _mode(pipeline: PipelineDef, table: str) -> str:
     return "update" if plan.aggregated and not final else "append"
 
 
-def _buries(pipeline: PipelineDef, table: str, owned: set[str]) -> tuple[str, ...]:
+def _take_unowned(pipeline: PipelineDef, table: str, owned: set[str]) -> tuple[str, ...]:
     """The sources whose dead letters no other query writes; they are this one's from now on."""
     unowned = [source.name for source in pipeline.upstream_sources(table) if source.name not in owned]
     owned.update(unowned)
