@@ -137,6 +137,9 @@ def test_sql_by_its_text() -> None:
     [
         lambda p: p.source("a", "kafka"),
         lambda p: p.sink("a", None),
+        lambda p: p.sink("", mr.console()),
+        lambda p: p.panel("", mr.table()),
+        lambda p: p.latest("t", "", by="id", order="at"),
         lambda p: p.source("a", mr.kafka("a"), watermark="at"),
         lambda p: p.source("a", mr.kafka("a"), watermark=("at", "soon")),
         lambda p: p.source("a", mr.kafka("a"), watermark=("at",)),

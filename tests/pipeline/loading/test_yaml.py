@@ -190,6 +190,8 @@ def test_a_mistake_in_sql_is_told_with_its_line_of_the_file(
         ("name: a\nsinks: {from: t}", [("value.type", 2)]),
         ('name: a\ntables:\n  t: {latest: {from: "", by: id, order: at}}', [("key.missing", 3)]),
         ('name: a\ntables:\n  t:\n    top:\n      n: 1\n      from: ""\n      order: at', [("key.missing", 6)]),
+        ('name: a\nsinks:\n  - {from: "", console: }', [("key.missing", 3)]),
+        ('name: a\npanels:\n  - {from: "", number: {value: n}}', [("key.missing", 3)]),
         ("name: a\nsinks: [t]", [("value.type", 2), ("connector.missing", 2), ("key.missing", 2)]),
         ("name: a\nsinks: [{from: t}]", [("connector.missing", 2)]),
         ("name: a\nsinks: [{console: }]", [("key.missing", 2)]),

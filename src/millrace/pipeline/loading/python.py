@@ -176,7 +176,10 @@ class Pipeline:
     def _named(self, table: Any, place: SourceLocation) -> str:
         """The name of a table that is given by it, or by the function that makes it."""
         by_function = (own.name for own in self._tables if own.function is not None and own.function is table)
-        return next(by_function, None) or _text(getattr(table, "__name__", table), "a table's name", place)
+        name = next(by_function, None) or _text(getattr(table, "__name__", table), "a table's name", place)
+        if not name:
+            raise InvalidDefinition("a table's name is empty", place=place, hint="name a source or a table")
+        return name
 
     def model(self) -> model.PipelineDef:
         """What was written, frozen."""

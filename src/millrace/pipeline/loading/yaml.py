@@ -220,10 +220,7 @@ class _Form:
         for name in missing:
             hint = f"write {kind}: {{{wanted.example}}}"
             self._report("key.missing", f"{what} has no {name!r}", form.place, hint)
-        source = self._values.text(fields["from"][1], "from") if "from" in fields else None
-        if source == "":
-            place, hint = fields["from"][1].place, "name a source or a table"
-            self._report("key.missing", f"{what} has an empty 'from'", place, hint)
+        source = self._from(node, fields, what) if "from" in fields else None
         given = {name: self._values.value(fields[name][1]) for name in ("by", "order", "n", "rank") if name in fields}
         places: dict[str, SourceLocation] = {name: fields[name][0].place for name in given}
         table = model.TableDef(key.text, (source,) if source else (), watermark=watermark, place=key.place)
@@ -342,7 +339,11 @@ class _Form:
 
     def _from(self, node: Node, fields: FieldsByName, what: str) -> str:
         if "from" in fields:
-            return self._values.text(fields["from"][1], "from") or ""
+            value = fields["from"][1]
+            table = self._values.text(value, "from")
+            if table == "":
+                self._report("key.missing", f"{what} has an empty 'from'", value.place, "name a source or a table")
+            return table or ""
         self._report("key.missing", f"{what} says what it takes", node.place, "add from: TABLE")
         return ""
 
