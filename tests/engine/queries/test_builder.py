@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException
 
-from millrace.engine.queries.builder import require_supported
+import millrace as mr
+from checkpoint_files import commit_last_batch, write_checkpoint
+from millrace.connectors.base.api import RunContext
+from millrace.engine.checkpoints.last_batch import is_last_batch_done, plan_last_batch
+from millrace.engine.queries.builder import QueryBuilder, require_supported
+from millrace.pipeline.plan import make_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,3 +30,19 @@ def test_what_a_stream_cannot_do_is_an_error_unless_a_setting_allows_it(spark: S
         require_supported(ordered, "append")
     finally:
         spark.conf.unset(UNSUPPORTED_CHECK)
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_the_end_of_event_time_is_withdrawn_once_in_a_run(tmp_path: Path, started: bool) -> None:
+    """A query that has written its last windows in this run, and is started again, must not read on."""
+    pipeline = mr.Pipeline("p")
+    pipeline.source("clicks", mr.files(str(tmp_path / "in"), schema="at timestamp"))
+    pipeline.sink("clicks", mr.files(str(tmp_path / "out")))
+    folder = write_checkpoint(tmp_path / "checkpoints" / "clicks")
+    plan_last_batch(folder, watermarked=True)
+    commit_last_batch(folder)
+    no_cluster: Any = None
+    context = RunContext(tmp_path, no_cluster, accept=("clicks",))
+    builder = QueryBuilder(pipeline.model(), context, started_queries={"clicks"} if started else set())
+    builder._clear(make_plan(pipeline.model()).queries[0])
+    assert is_last_batch_done(folder) is started
