@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from millrace.telemetry.channels import Channels
     from millrace.telemetry.query_status import RunStatus
 
-# Every JVM of the tests lives shortly: code that is compiled quickly, not well, takes half of the time.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Every JVM of the tests lives shortly: code that is compiled quickly, not well, takes half of the time. The space for
+# that code is small by default: a Spark that has run some hundred queries would end for want of it.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
 
 use_own_temporary_folder()

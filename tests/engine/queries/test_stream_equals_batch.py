@@ -22,6 +22,8 @@ _GROUP = 12
 _DATA = 8
 """How many sets of rows there are."""
 _QUICK_SEED, _QUICK_QUERIES = 26, 6
+_NULL_KEYS_SEED = 0
+"""Of rows in which both streams have one without k at the same time."""
 
 COUNTS = "SELECT window(at, '20 seconds') AS w, k, count(*) AS n FROM a GROUP BY 1, 2"
 SHARED = {
@@ -33,9 +35,15 @@ SHARED = {
 }
 """Queries whose branches begin with the same aggregation; `list` does without a join what `most` does."""
 
+NULL_KEYS = "SELECT x.id, y.id AS other FROM a x FULL JOIN b y ON x.at = y.at AND x.k = y.k"
+SEMI = "SELECT x.* FROM (SELECT DISTINCT at, v FROM a) x LEFT SEMI JOIN b y ON x.at = y.at"
+SESSIONS = (
+    "SELECT w, count(*) AS n FROM (SELECT session_window(at, '3 seconds') AS w, k FROM a GROUP BY 1, 2) GROUP BY w"
+)
 LOSING = {
     "full": "SELECT x.id, y.id AS other FROM a x FULL JOIN b y ON x.k = y.k AND x.v = y.v AND y.at >= x.at",
     "late": "SELECT x.at, count(*) AS n FROM a x JOIN b y ON x.k = y.k AND y.at >= x.at GROUP BY x.at",
+    "semi": "SELECT x.* FROM (SELECT DISTINCT at, v FROM a) x LEFT SEMI JOIN (SELECT DISTINCT at FROM b) y USING (at)",
 }
 """Queries that Spark takes as streams, and that lose rows."""
 
@@ -70,8 +78,31 @@ def test_what_a_reused_exchange_does_is_found(comparison: StreamComparison) -> N
 
 def test_what_loses_rows_is_refused(comparison: StreamComparison) -> None:
     queries = [StatefulQuery(name, sql, "append") for name, sql in LOSING.items()]
-    assert {query.name: refusals(query) for query in queries} == {"full": ["join.unbounded"], "late": ["mode.append"]}
-    assert {found.query.name for found in comparison.differences(queries, 1) if found.missing} == set(LOSING)
+    conditions = {"full": ["join.unbounded"], "late": ["mode.append"], "semi": ["join.semi"]}
+    assert {query.name: refusals(query) for query in queries} == conditions
+    found = comparison.as_spark_takes_them(queries, 1)
+    assert {difference.query.name for difference in found if difference.missing} == set(LOSING)
+
+
+def test_keys_that_are_null_have_no_partner(comparison: StreamComparison) -> None:
+    queries = [StatefulQuery("full", NULL_KEYS, "append")]
+    assert comparison.differences(queries, _NULL_KEYS_SEED) == []
+    assert {difference.query.name for difference in comparison.as_spark_takes_them(queries, _NULL_KEYS_SEED)} == {
+        "full"
+    }
+
+
+def test_the_plan_of_a_semi_join_does_not_depend_on_sizes(comparison: StreamComparison) -> None:
+    queries = [StatefulQuery("semi", SEMI, "append")]
+    assert comparison.differences(queries, 1) == []
+    with comparison.setting("spark.sql.optimizer.excludedRules", ""):
+        assert [difference.batches for difference in comparison.differences(queries, 1)] == [0]
+
+
+def test_sessions_of_sessions_are_refused_before_a_run(comparison: StreamComparison) -> None:
+    query = StatefulQuery("sessions", SESSIONS, "append")
+    assert comparison.differences([query], 1) == []
+    assert [difference.batches for difference in comparison.as_spark_takes_them([query], 1)] == [0]
 
 
 def test_generated_queries(comparison: StreamComparison) -> None:

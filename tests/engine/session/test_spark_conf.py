@@ -94,7 +94,7 @@ def test_real_time_mode_has_slots_to_spare_and_parses_json_once() -> None:
     assert real["spark.master"] == REALTIME
     assert int(real["spark.sql.shuffle.partitions"]) <= int(CORES)
     assert "PushPredicateThroughNonJoin" in real["spark.sql.optimizer.excludedRules"]
-    assert "spark.sql.optimizer.excludedRules" not in chosen()
+    assert "PushPredicateThroughNonJoin" not in chosen()["spark.sql.optimizer.excludedRules"]
 
 
 def test_programs_of_others_keep_their_time_zone() -> None:
@@ -105,6 +105,11 @@ def test_programs_of_others_keep_their_time_zone() -> None:
 def test_only_pipelines_do_without_reused_exchanges() -> None:
     assert chosen()["spark.sql.exchange.reuse"] == "false"
     assert "spark.sql.exchange.reuse" not in merge_conf(speed_choices(), {})
+
+
+def test_only_pipelines_have_semi_joins_whose_plan_does_not_depend_on_sizes() -> None:
+    assert chosen()["spark.sql.optimizer.excludedRules"].endswith(".PushDownLeftSemiAntiJoin")
+    assert "spark.sql.optimizer.excludedRules" not in merge_conf(speed_choices(), {})
 
 
 def test_every_choice_has_a_reason() -> None:

@@ -83,6 +83,18 @@ def test_a_sound_pipeline_has_no_problems(told: Told) -> None:
         ("SELECT b.* FROM b\nFULL JOIN c ON b.id = c.id AND c.at >= b.at", "console: ", ["join.unbounded:2"]),
         ("SELECT b.* FROM b\nFULL JOIN c ON b.id = c.id AND c.at BETWEEN b.at AND b.at", "console: ", []),
         ("SELECT b.* FROM b\nLEFT JOIN a ON b.at = a.at", "console: ", ["join.unbounded:2"]),
+        ("SELECT b.* FROM b\nLEFT SEMI JOIN c ON b.at = c.at", "console: ", []),
+        ("SELECT b.* FROM b\nLEFT SEMI JOIN (SELECT DISTINCT at FROM c) d ON b.at = d.at", "console: ", []),
+        (
+            "SELECT d.* FROM (SELECT DISTINCT at FROM b) d\nLEFT SEMI JOIN (SELECT DISTINCT at FROM c) e USING (at)",
+            "console: ",
+            ["join.semi:2"],
+        ),
+        (
+            "WITH e AS (SELECT c.at FROM c LEFT JOIN b USING (at)) SELECT e.* FROM e\nLEFT SEMI JOIN e f USING (at)",
+            "console: ",
+            ["join.semi:2"],
+        ),
         ("SELECT b.* FROM b\nJOIN a ON b.at = a.at", "console: ", ["join.one-sided?:2"]),
         ("SELECT b.* FROM b\nJOIN c ON b.at = c.at", "console: ", []),
         ("SELECT b.* FROM b\nJOIN c ON b.id = c.id AND c.at >= b.at", "console: ", ["state.join?:2"]),

@@ -31,7 +31,7 @@ from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain, explained
 from millrace.engine.queries import bad_records
 from millrace.engine.queries.late_records import EventTimeCounter, EventTimeCountParam, LateRecords
-from millrace.engine.queries.stream_joins import require_both_bounds
+from millrace.engine.queries.stateful_plans import require_exact, with_sql_null_keys
 from millrace.engine.session.spark_conf import is_local
 from millrace.errors import InputError, InvalidDefinition, MillraceError, OffsetsGone, Problem
 from millrace.errors.transport import to_transport
@@ -167,6 +167,7 @@ class QueryBuilder:
         if writers:
             resuming.require(table, frame, sources)
             require_supported(frame, query.mode)
+        frame = with_sql_null_keys(frame)
         own = [replace(context, checkpoint=folder) for context in own]
         if not writers:
             writer = self._discard(_without_sink(frame, query).writeStream)
@@ -431,7 +432,7 @@ def require_supported(frame: DataFrame, mode: str) -> None:
     """
     jvm: Any = frame.sparkSession._jvm
     spark, plan = jvm.org.apache.spark.sql, frame._jdf.queryExecution().analyzed()
-    require_both_bounds(plan, jvm)
+    require_exact(plan, jvm)
     if str(frame.sparkSession.conf.get(_UNSUPPORTED_CHECK)).lower() == "false":
         return
     output_mode = getattr(spark.streaming.OutputMode, mode.capitalize())()

@@ -89,6 +89,13 @@ EXCHANGE_REUSE = ConfChoice(
     "false",
     "the watermark does not get through a reused exchange: what aggregates above it would never give a row",
 )
+_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+STABLE_SEMI_JOINS = ConfChoice(
+    _EXCLUDED_RULES,
+    f"{_OPTIMIZER}.PushDownLeftSemiAntiJoin",
+    "it moves a semi join below an aggregation or not by the size of a batch: the next finds the state of another plan",
+)
+"""Real-time mode, which excludes other rules, has no joins of streams."""
 _RESULT_CHOICES = (
     EXCHANGE_REUSE,
     ConfChoice("spark.sql.session.timeZone", "UTC", "the same input gives the same windows and days on every machine"),
@@ -104,7 +111,7 @@ _RESULT_CHOICES = (
 )
 _REALTIME_CHOICES = (
     ConfChoice(
-        "spark.sql.optimizer.excludedRules",
+        _EXCLUDED_RULES,
         f"{_OPTIMIZER}.PushDownPredicates,{_OPTIMIZER}.PushPredicateThroughNonJoin",
         "a filter that is pushed below from_json parses every record again: 1.2 times the CPU",
     ),
@@ -174,12 +181,13 @@ def spark_choices(
     """Return all choices for a pipeline; some depend on the settings that are `given`."""
     choices = speed_choices(master=master, realtime=realtime)
     chosen = choices[0].value
+    results = _RESULT_CHOICES if realtime else (*_RESULT_CHOICES, STABLE_SEMI_JOINS)
     if not is_local(chosen):
-        return (*choices, *_RESULT_CHOICES, _cluster_partitions(chosen, given), *_CLUSTER_CHOICES)
+        return (*choices, *results, _cluster_partitions(chosen, given), *_CLUSTER_CHOICES)
     # The pauses of our collector are fewer but longer, too long for results within milliseconds.
     other_collector = realtime or names_java_option(_COLLECTOR_OPTION, given)  # Java does not start with two
     secret = (AUTHENTICATED,) if in_one_jvm(chosen) else ()
-    return (*choices, *_RESULT_CHOICES, ON_DISK, *secret, *(() if other_collector else (COLLECTOR,)))
+    return (*choices, *results, ON_DISK, *secret, *(() if other_collector else (COLLECTOR,)))
 
 
 def speed_choices(*, master: str | None = None, realtime: bool = False) -> tuple[ConfChoice, ...]:

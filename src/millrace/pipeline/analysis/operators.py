@@ -39,6 +39,8 @@ class Operator:
     one_sided: bool = False
     """Whether it is a join by an event time of which only one side has a watermark."""
     after_aggregate: bool = False
+    sides_final: bool = False
+    """Whether both sides of a join give rows only when a watermark has passed them."""
     certain: bool = True
     keys: tuple[str, ...] | None = None
     """The keys of its state as normalized SQL; None if they are not known."""
@@ -67,6 +69,13 @@ class StreamPlan:
     def aggregated(self) -> bool:
         """Return whether an aggregation is among the operators."""
         return any(operator.kind == "aggregate" for operator in self.operators)
+
+    @property
+    def final(self) -> bool:
+        """Return whether an aggregation or an outer join gives rows only when a watermark has passed them."""
+        return self.aggregated or any(
+            operator.kind == "join" and operator.join in ("left", "right", "full") for operator in self.operators
+        )
 
     def then(self, operator: Operator) -> StreamPlan:
         """Return the plan with one more operator; operators on static rows are ignored."""

@@ -378,6 +378,7 @@ class _Analysis:
         if operator_kind:
             more: dict[str, Any] = {"join": kind, "keys": join_condition(join)}
             if operator_kind == "join":
+                more["sides_final"] = sides.left.final and right.final
                 more["bounded"] = _bounded(kind, sides, join, where)
                 more["one_sided"] = more["bounded"] and len(_equal_event_times(sides, join, where)) == 1
             origin.plan = origin.plan.then(self.operator(operator_kind, f"{kind.upper()} JOIN", join, **more))

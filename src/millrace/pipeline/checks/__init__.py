@@ -63,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     state.unbounded_states,
     state.outer_join_without_watermark,
     state.join_with_one_watermark,
+    state.semi_join_of_final_rows,
     state.deduplication_without_watermark,
     state.unknown_watermark_column,
     state.watermark_not_a_time,

@@ -64,6 +64,18 @@ def join_with_one_watermark(context: CheckContext) -> Iterator[Problem]:
             yield Problem("join.one-sided", message, operator.place, hint, why, "warning")
 
 
+def semi_join_of_final_rows(context: CheckContext) -> Iterator[Problem]:
+    """A semi join keeps no row that a watermark has passed."""
+    for _, operator in context.sink_operators("join"):
+        if operator.join == "semi" and operator.sides_final:
+            message = (
+                f"the semi join in {operator.table!r} would lose rows: both sides come from aggregations or outer joins"
+            )
+            why = "they give a row when the watermark has passed it, and a semi join keeps such a row for no partner"
+            hint = "join with the distinct keys instead: FROM a JOIN (SELECT DISTINCT at, k FROM b) b ON b.at = a.at …"
+            yield Problem("join.semi", message, operator.place, hint, why)
+
+
 def deduplication_without_watermark(context: CheckContext) -> Iterator[Problem]:
     """Deduplication within a watermark needs one."""
     for _, operator in context.sink_operators("within"):

@@ -1,0 +1,126 @@
+"""Stateful plans that Spark takes and that fail or give other rows than in a batch, found in its analysed plan.
+
+- A full join writes a row without a partner when a watermark has passed all partners that it may have. Spark asks for a
+  time bound in one direction only, which shows that for one of its sides; the other side's rows would never be written.
+- A semi join keeps no row that a watermark has passed. From aggregations and outer joins it gets only such rows.
+- A full join finds partners by the bytes of their keys, where NULL equals NULL. Others leave such rows out before.
+- Session windows without another key fail in the first batch, not when the query starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from millrace.errors import InvalidDefinition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_FULL = "FULL OUTER"
+_OUTER = ("LEFT OUTER", "RIGHT OUTER", _FULL)
+_SESSION_MARKER = "spark.sessionWindow"
+"""Of columns that are session windows (SessionWindow.marker)."""
+_SOME_TIME_MS = 10**12
+"""Any watermark: only whether Spark can compute one for the state is asked."""
+
+
+def require_exact(plan: Any, jvm: Any) -> None:
+    """Raise InvalidDefinition if a stream would fail or lose rows."""
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    patterns = catalyst.trees.TreePattern
+    if plan.containsPattern(patterns.AGGREGATE()) and any(map(_is_session_without_key, _nodes(plan))):
+        raise InvalidDefinition(
+            "a stream groups by a session window only",
+            why="Spark keeps the sessions of each key together, and there is no other key",
+            hint="group by another column as well",
+        )
+    if not plan.containsPattern(patterns.JOIN()):
+        return
+    for join in _joins(plan, "LEFT SEMI"):
+        if _is_final(join.left()) and _is_final(join.right()):
+            raise InvalidDefinition(
+                "a semi join would lose rows: both sides come from aggregations or outer joins",
+                why="they give a row when the watermark has passed it, and Spark's semi join keeps such a row for no "
+                "partner",
+                hint="join with the distinct keys of the right side instead, with an inner join",
+            )
+    for join in _joins(plan, _FULL):
+        sides = [join.left().outputSet(), join.right().outputSet()]
+        if catalyst.analysis.StreamingJoinHelper.isWatermarkInJoinKeys(join):
+            continue
+        for kept, other in (sides, sides[::-1]):
+            ends = catalyst.analysis.StreamingJoinHelper.getStateValueWatermark(
+                kept, other, join.condition(), jvm.scala.Option.apply(_SOME_TIME_MS)
+            )
+            if ends.isEmpty():
+                raise InvalidDefinition(
+                    "a full join of two streams needs a time bound in both directions",
+                    why="that a row has no partner is only known when the other side's event time has passed it",
+                    hint="bound the join as in AND b.at BETWEEN a.at AND a.at + INTERVAL 1 MINUTE",
+                )
+
+
+def with_sql_null_keys(frame: DataFrame) -> DataFrame:
+    """Return the rows; in full joins of two streams a key that is NULL has no partner, as in SQL."""
+    from pyspark.sql import DataFrame
+
+    jvm: Any = frame.sparkSession._jvm
+    plan = frame._jdf.queryExecution().analyzed()
+    outer = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.OUTER_JOIN()
+    if not plan.containsPattern(outer) or next(_joins(plan, _FULL), None) is None:
+        return frame
+    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(frame._jdf.sparkSession(), _rewritten(plan, jvm))
+    return DataFrame(rows, frame.sparkSession)
+
+
+def _rewritten(node: Any, jvm: Any) -> Any:
+    """Return a plan whose full joins ask for keys that are not NULL."""
+    children = node.children()
+    rewritten = [_rewritten(children.apply(number), jvm) for number in range(children.size())]
+    if rewritten:
+        node = node.withNewChildren(jvm.scala.jdk.javaapi.CollectionConverters.asScala(rewritten).toSeq())
+    if not _is_join(node, _FULL):
+        return node
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    keys = catalyst.planning.ExtractEquiJoinKeys.unapply(node)
+    condition = node.condition().get()
+    if keys.isDefined():
+        left, right = keys.get()._2(), keys.get()._3()
+        for number in range(left.size()):
+            if left.apply(number).nullable() and right.apply(number).nullable():
+                known = catalyst.expressions.IsNotNull(left.apply(number))
+                condition = catalyst.expressions.And(condition, known)
+    return node.copy(node.left(), node.right(), node.joinType(), jvm.scala.Option.apply(condition), node.hint())
+
+
+def _is_session_without_key(node: Any) -> bool:
+    if node.nodeName() != "Aggregate" or not node.isStreaming() or node.groupingExpressions().size() != 1:
+        return False
+    key = node.groupingExpressions().head()
+    return bool(key.nodeName() == "AttributeReference" and key.metadata().contains(_SESSION_MARKER))
+
+
+def _is_final(plan: Any) -> bool:
+    """Return whether some rows of a stream come only when a watermark has passed them."""
+    grouped = any(node.nodeName() in ("Aggregate", "Distinct") and node.isStreaming() for node in _nodes(plan))
+    return grouped or any(_is_join(node, kind) for node in _nodes(plan) for kind in _OUTER)
+
+
+def _joins(plan: Any, kind: str) -> Iterator[Any]:
+    """Yield the joins of two streams of a kind in a plan."""
+    return (node for node in _nodes(plan) if _is_join(node, kind))
+
+
+def _is_join(node: Any, kind: str) -> bool:
+    found = node.nodeName() == "Join" and node.joinType().sql() == kind
+    return bool(found and node.left().isStreaming() and node.right().isStreaming())
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    pending = [plan]
+    while pending:
+        node = pending.pop()
+        children = node.children()
+        pending += [children.apply(number) for number in range(children.size())]
+        yield node
