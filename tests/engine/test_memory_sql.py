@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import socket
 import tempfile
 import threading
@@ -223,13 +224,14 @@ def test_a_question_that_takes_too_long_is_given_up_and_others_wait_their_turn(
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(memory.ask, ENDLESS, 1)
         child = answering(memory)
-        assert child.nice() == 10, "the pipeline goes first"
+        assert child.nice() == min(19, os.nice(0) + 10), "the pipeline goes first"
         group = Path(f"/proc/{child.pid}/autogroup")
         assert not group.exists() or group.read_text("ascii").endswith("nice 10\n")
         with pytest.raises(NotReady, match="another query"):
             memory.ask("SELECT 1", 1)
         with pytest.raises(InputError, match="took longer than 2 s"):
             slow.result(60)
+    memory._timeout_s = 60.0  # its process has a low priority: on a busy machine any question may take seconds
     assert rows(memory, "SELECT 1") == [[1]]
     memory.close()
 

@@ -134,7 +134,7 @@ class StreamComparison:
         results: dict[int, dict[str, Result]] = {}
         try:
             with ThreadPoolExecutor(len(_CUTS)) as threads:
-                runs = {batches: threads.submit(self._start(queries, seed, batches, empty)) for batches, empty in _CUTS}
+                runs = {batches: threads.submit(self.start(queries, seed, batches, empty)) for batches, empty in _CUTS}
                 results = {batches: run.result() for batches, run in runs.items()}
         except Exception as error:
             if len(queries) == 1:
@@ -171,8 +171,8 @@ class StreamComparison:
         self._labels.createOrReplaceTempView("s")
         return _results(queries, self._union(queries).collect())
 
-    def _start(
-        self, queries: Sequence[StatefulQuery], seed: int, batches: int, empty: bool
+    def start(
+        self, queries: Sequence[StatefulQuery], seed: int, batches: int = 1, empty: bool = False
     ) -> Callable[[], dict[str, Result]]:
         """Return what runs the queries to the end of the rows."""
         self._runs += 1

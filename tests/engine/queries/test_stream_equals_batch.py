@@ -14,6 +14,8 @@ from itertools import count
 import pytest
 from pyspark.sql import SparkSession
 
+from millrace.errors import InvalidDefinition
+
 from .stateful_queries import QueryGenerator, StatefulQuery
 from .stream_comparison import Difference, StreamComparison, in_groups, refusals
 
@@ -38,8 +40,9 @@ SHARED = {
 NULL_KEYS = "SELECT x.id, y.id AS other FROM a x FULL JOIN b y ON x.at = y.at AND x.k = y.k"
 SEMI = "SELECT x.* FROM (SELECT DISTINCT at, v FROM a) x LEFT SEMI JOIN b y ON x.at = y.at"
 SESSIONS = (
-    "SELECT w, count(*) AS n FROM (SELECT session_window(at, '3 seconds') AS w, k FROM a GROUP BY 1, 2) GROUP BY w"
+    "SELECT w, n FROM (SELECT session_window(at, '8 seconds') AS w, count(*) AS n FROM b GROUP BY 1, k) GROUP BY w, n"
 )
+"""Streams that are grouped by the sessions of others; the windows of the latter overlap for different keys."""
 LOSING = {
     "full": "SELECT x.id, y.id AS other FROM a x FULL JOIN b y ON x.k = y.k AND x.v = y.v AND y.at >= x.at",
     "late": "SELECT x.at, count(*) AS n FROM a x JOIN b y ON x.k = y.k AND y.at >= x.at GROUP BY x.at",
@@ -99,10 +102,15 @@ def test_the_plan_of_a_semi_join_does_not_depend_on_sizes(comparison: StreamComp
         assert [difference.batches for difference in comparison.differences(queries, 1)] == [0]
 
 
-def test_sessions_of_sessions_are_refused_before_a_run(comparison: StreamComparison) -> None:
-    query = StatefulQuery("sessions", SESSIONS, "append")
-    assert comparison.differences([query], 1) == []
-    assert [difference.batches for difference in comparison.as_spark_takes_them([query], 1)] == [0]
+def test_groups_by_the_sessions_of_others_are_refused(comparison: StreamComparison) -> None:
+    queries = [StatefulQuery("sessions", SESSIONS, "append")]
+    with pytest.raises(InvalidDefinition):
+        comparison.start(queries, 0)
+    assert comparison.as_spark_takes_them(queries, 0) != []
+    ends = SESSIONS.replace("SELECT w, n", "SELECT window_time(w) AS t, n", 1).replace(
+        "BY w, n", "BY window_time(w), n"
+    )
+    assert comparison.differences([StatefulQuery("ends", ends, "append")], 0) == []
 
 
 def test_generated_queries(comparison: StreamComparison) -> None:

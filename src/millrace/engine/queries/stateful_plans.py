@@ -5,6 +5,7 @@
 - A semi join keeps no row that a watermark has passed. From aggregations and outer joins it gets only such rows.
 - A full join finds partners by the bytes of their keys, where NULL equals NULL. Others leave such rows out before.
 - Session windows without another key fail in the first batch, not when the query starts.
+- Rows that are grouped by the session windows of another aggregation are merged where those overlap.
 """
 
 from __future__ import annotations
@@ -29,12 +30,9 @@ def require_exact(plan: Any, jvm: Any) -> None:
     """Raise InvalidDefinition if a stream would fail or lose rows."""
     catalyst = jvm.org.apache.spark.sql.catalyst
     patterns = catalyst.trees.TreePattern
-    if plan.containsPattern(patterns.AGGREGATE()) and any(map(_is_session_without_key, _nodes(plan))):
-        raise InvalidDefinition(
-            "a stream groups by a session window only",
-            why="Spark keeps the sessions of each key together, and there is no other key",
-            hint="group by another column as well",
-        )
+    if plan.containsPattern(patterns.AGGREGATE()):
+        for node in _nodes(plan):
+            _require_own_sessions(node)
     if not plan.containsPattern(patterns.JOIN()):
         return
     for join in _joins(plan, "LEFT SEMI"):
@@ -76,8 +74,7 @@ def with_sql_null_keys(frame: DataFrame) -> DataFrame:
 
 def _rewritten(node: Any, jvm: Any) -> Any:
     """Return a plan whose full joins ask for keys that are not NULL."""
-    children = node.children()
-    rewritten = [_rewritten(children.apply(number), jvm) for number in range(children.size())]
+    rewritten = [_rewritten(child, jvm) for child in _each(node.children())]
     if rewritten:
         node = node.withNewChildren(jvm.scala.jdk.javaapi.CollectionConverters.asScala(rewritten).toSeq())
     if not _is_join(node, _FULL):
@@ -86,19 +83,41 @@ def _rewritten(node: Any, jvm: Any) -> Any:
     keys = catalyst.planning.ExtractEquiJoinKeys.unapply(node)
     condition = node.condition().get()
     if keys.isDefined():
-        left, right = keys.get()._2(), keys.get()._3()
-        for number in range(left.size()):
-            if left.apply(number).nullable() and right.apply(number).nullable():
-                known = catalyst.expressions.IsNotNull(left.apply(number))
-                condition = catalyst.expressions.And(condition, known)
+        for left, right in zip(_each(keys.get()._2()), _each(keys.get()._3()), strict=True):
+            if left.nullable() and right.nullable():
+                condition = catalyst.expressions.And(condition, catalyst.expressions.IsNotNull(left))
     return node.copy(node.left(), node.right(), node.joinType(), jvm.scala.Option.apply(condition), node.hint())
 
 
-def _is_session_without_key(node: Any) -> bool:
-    if node.nodeName() != "Aggregate" or not node.isStreaming() or node.groupingExpressions().size() != 1:
-        return False
-    key = node.groupingExpressions().head()
-    return bool(key.nodeName() == "AttributeReference" and key.metadata().contains(_SESSION_MARKER))
+def _require_own_sessions(node: Any) -> None:
+    """Raise InvalidDefinition if a stream is grouped by sessions only, or by those of another aggregation."""
+    if node.nodeName() not in ("Aggregate", "Distinct") or not node.isStreaming():
+        return
+    keys = list(_each(node.groupingExpressions() if node.nodeName() == "Aggregate" else node.output()))
+    sessions = [
+        key for key in keys if key.nodeName() == "AttributeReference" and key.metadata().contains(_SESSION_MARKER)
+    ]
+    if not all(_is_made_below(key, node) for key in sessions):
+        raise InvalidDefinition(
+            "a stream groups by session windows of another aggregation",
+            why="Spark takes them for sessions of this one, and merges those that overlap",
+            hint="group by the end of the session instead: window_time(w)",
+        )
+    if sessions and len(keys) == 1:
+        raise InvalidDefinition(
+            "a stream groups by a session window only",
+            why="Spark keeps the sessions of each key together, and there is no other key",
+            hint="group by another column as well",
+        )
+
+
+def _is_made_below(key: Any, node: Any) -> bool:
+    """Return whether a session window is computed from times, not taken from another aggregation."""
+    for below in _nodes(node):
+        for expression in _each(below.projectList()) if below.nodeName() == "Project" else ():
+            if expression.nodeName() == "Alias" and expression.exprId().equals(key.exprId()):
+                return bool(expression.child().nodeName() != "AttributeReference")
+    return False
 
 
 def _is_final(plan: Any) -> bool:
@@ -121,6 +140,10 @@ def _nodes(plan: Any) -> Iterator[Any]:
     pending = [plan]
     while pending:
         node = pending.pop()
-        children = node.children()
-        pending += [children.apply(number) for number in range(children.size())]
+        pending += _each(node.children())
         yield node
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """Yield what a sequence of Scala holds."""
+    return (sequence.apply(number) for number in range(sequence.size()))

@@ -9,7 +9,6 @@ The first rows of an order are a table of the form `latest` or `top`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -201,7 +200,9 @@ def _event_time(rows: StreamPlan) -> str:
 
 def _yaml(text: str) -> str:
     """Return a text as it is written in a mapping of YAML."""
-    return text if re.fullmatch(r"[A-Za-z_]\w*", text) else json.dumps(text, ensure_ascii=False)
+    if re.fullmatch(r"[A-Za-z_]\w*", text):
+        return text
+    return '"' + text.replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
 def _struct(texts: Iterable[str]) -> str:
