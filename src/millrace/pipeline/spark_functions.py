@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -15,37 +17,35 @@ GRAMMAR = frozenset(("all", "cube", "identifier", "rollup", "timestampadd", "tim
 
 _CLOSE = 0.75
 """How near a name must be to be proposed, of 1: with hundreds of names something is always a little near."""
-_WINDOW = "window(at, '1 minute')"
-_LATEST = "max_by(x, at) is the newest x of its group"
-_TOP = "slice(sort_array(collect_list(x), false), 1, n) are the n largest of a group"
+_LATEST = "max_by({x}, {at}), the newest {x} of its group"
 _INSTEAD = {
-    "tumble": f"GROUP BY {_WINDOW}, of which .start and .end are the bounds",
-    "tumble_start": f"{_WINDOW}.start",
-    "tumble_end": f"{_WINDOW}.end",
-    "tumble_rowtime": f"window_time({_WINDOW})",
-    "hop": "window(at, '10 minutes', '1 minute'): first the length, then how often one begins",
-    "hop_start": "window(at, '10 minutes', '1 minute').start",
-    "hop_end": "window(at, '10 minutes', '1 minute').end",
-    "cumulate": f"{_WINDOW} for the parts, and add them up where they are read",
-    "session": "session_window(at, '5 minutes'): it ends after 5 minutes without a row",
-    "session_start": "session_window(at, '5 minutes').start",
-    "session_end": "session_window(at, '5 minutes').end",
+    "tumble": "GROUP BY {tumble}, of which .start and .end are the bounds",
+    "tumble_start": "{tumble}.start",
+    "tumble_end": "{tumble}.end",
+    "tumble_rowtime": "window_time({tumble})",
+    "hop": "{hop}: first the length, then how often one begins",
+    "hop_start": "{hop}.start",
+    "hop_end": "{hop}.end",
+    "cumulate": "{cumulate} for the parts, and add them up where they are read",
+    "session": "{session}: it ends when so long no row has come",
+    "session_start": "{session}.start",
+    "session_end": "{session}.end",
     "proctime": "current_timestamp(), or better a column of event time with a watermark",
     "rowtime": "the column that the watermark is on, as window_time(window) after a window",
-    "descriptor": f"{_WINDOW}, without TABLE(…)",
-    "date_bin": f"{_WINDOW}.start",
+    "descriptor": "{tumble}, without TABLE(…)",
+    "date_bin": "{tumble}.start",
     "latest_by_offset": _LATEST,
-    "earliest_by_offset": "min_by(x, at) is the first x of its group",
-    "arg_max": "max_by(x, at)",
-    "argmax": "max_by(x, at)",
-    "arg_min": "min_by(x, at)",
-    "argmin": "min_by(x, at)",
+    "earliest_by_offset": "min_by({x}, {at}), the first {x} of its group",
+    "arg_max": "max_by({x}, {y})",
+    "argmax": "max_by({x}, {y})",
+    "arg_min": "min_by({x}, {y})",
+    "argmin": "min_by({x}, {y})",
     "latest": _LATEST,
-    "topk": _TOP,
-    "topkdistinct": "slice(sort_array(collect_set(x), false), 1, n)",
-    "count_distinct": "size(collect_set(x)), or approx_count_distinct(x)",
-    "countdistinct": "size(collect_set(x)), or approx_count_distinct(x)",
-    "collect": "collect_list(x)",
+    "topk": "max_by({x}, {x}, {n}), the {n} largest of a group",
+    "topkdistinct": "slice(sort_array(collect_set({x}), false), 1, {n})",
+    "count_distinct": "size(collect_set({x})), or approx_count_distinct({x})",
+    "countdistinct": "size(collect_set({x})), or approx_count_distinct({x})",
+    "collect": "collect_list({x})",
     "row": "struct(a, b), or named_struct('a', a)",
     "unnest": "LATERAL VIEW explode(xs) t AS x",
     "stringtotimestamp": "to_timestamp(text, 'yyyy-MM-dd HH:mm:ss')",
@@ -60,14 +60,20 @@ _INSTEAD = {
     "generate_series": "sequence(first, last)",
     "array_length": "size(xs)",
     "iif": "if(condition, a, b)",
-    "group_concat": "array_join(collect_list(x), ',')",
+    "group_concat": "array_join(collect_list({x}), ',')",
     "datetime_diff": "timestampdiff(SECOND, a, b)",
     "split_index": "split_part(text, ',', n), which counts from 1",
     "getdate": "current_timestamp()",
     "sysdate": "current_timestamp()",
-    "to_unixtime": "unix_timestamp(x)",
+    "to_unixtime": "unix_timestamp({x})",
 }
-"""What to write instead of functions of Flink SQL, ksqlDB and others, in lower case."""
+"""What to write instead of functions of Flink SQL, ksqlDB and others, in lower case.
+
+`x`, `y` and `n` are arguments of the call, and `at` is the event time.
+"""
+_DURATIONS = {"tumble": ["1 minute"], "hop": ["1 minute", "10 minutes"], "session": ["5 minutes"]}
+"""Where a call has none that can be read."""
+_COLUMN = re.compile(r"[A-Za-z_`][\w.`]*")
 
 
 @lru_cache(maxsize=1)
@@ -76,10 +82,33 @@ def spark_functions() -> frozenset[str]:
     return frozenset(LIST.read_text("utf-8").split()) | GRAMMAR
 
 
-def function_hint(name: str) -> str:
-    """Return what to write instead of a function that Spark does not have."""
+def window_form(kind: str, at: str, durations: Sequence[str]) -> str:
+    """Return Spark's window for TUMBLE(size), HOP(slide, size), CUMULATE(step, …) or SESSION(gap) of other engines."""
+    first, *others = durations or _DURATIONS.get(kind, ["1 minute"])
+    given = [first]
+    if kind == "hop" and others:
+        given = [others[0], first, *others[1:]]
+    elif kind == "tumble" and others:
+        given = [first, first, *others]
+    texts = ", ".join(f"'{text}'" for text in given)
+    return f"{'session_window' if kind == 'session' else 'window'}({at}, {texts})"
+
+
+def function_hint(name: str, arguments: Sequence[str] = (), durations: Sequence[str] = (), at: str = "at") -> str:
+    """Return what to write instead of a function that Spark does not have.
+
+    `arguments` are those of the call without its intervals, `durations` are these, and `at` is the event time.
+    """
     instead = _INSTEAD.get(name.lower())
     if instead is not None:
-        return f"write {instead}"
+        x, y, *_ = [*arguments, *("x", at)[len(arguments) :]]
+        kind = name.lower().partition("_")[0]
+        of_time = kind in (*_DURATIONS, "cumulate") and arguments and _COLUMN.fullmatch(arguments[-1])
+        time = arguments[-1] if of_time else at
+        windows = {
+            each: window_form(each, time, durations if each == kind else ()) for each in (*_DURATIONS, "cumulate")
+        }
+        n = y if y.isdigit() else "n"
+        return f"write {instead.format(x=x, y=y, n=n, at=at, **windows)}"
     near = get_close_matches(name.lower(), sorted(spark_functions()), n=1, cutoff=_CLOSE)
     return f"did you mean {near[0]!r}?" if near else "Spark's documentation lists its functions"

@@ -70,6 +70,17 @@ def duration_us(text: str) -> int:
     return total
 
 
+def duration_text(text: str) -> str | None:
+    """Return a duration of one unit as it is written for a window, as `10 seconds`; None if it is no such."""
+    number, _, unit = text.strip().partition(" ")
+    try:
+        duration_us(text)
+        unit = unit_of(unit.strip())
+    except InvalidOption:
+        return None
+    return f"{number} {unit}{'' if number == '1' else 's'}"
+
+
 def window_mistake(name: str, texts: list[str]) -> InvalidOption | None:
     """Return what is wrong with the durations that `window` or `session_window` is given after its time.
 

@@ -14,6 +14,8 @@ from os.path import commonprefix
 from typing import Any
 
 from millrace.errors import InvalidSql
+from millrace.pipeline.spark_functions import window_form
+from millrace.pipeline.spark_intervals import duration_text
 
 _CALL = "millrace_call"
 _INTERVAL = "millrace_interval"
@@ -203,17 +205,31 @@ def _mistake(about: dict[str, Any], otherwise: str) -> InvalidSql:
     return mistake
 
 
-_WINDOW_TABLE_HINT = (
-    "Spark has no TABLE(TUMBLE(…)): write SELECT window(at, '1 minute') AS w, … FROM … GROUP BY 1, "
-    "and window(at, '10 minutes', '1 minute') for HOP"
-)
+_WINDOW_TABLES = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+
+
+def _window_table_hint(words: list[str], first: int) -> str:
+    """Return what to write instead of `TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), INTERVAL '10' SECOND))`."""
+    kind, after = words[first].upper(), range(first, len(words) - 2)
+    at = next((words[number + 2] for number in after if words[number].upper() == "DESCRIPTOR"), "")
+    source = next((words[number + 1] for number in after if words[number].upper() == "TABLE"), "…")
+    intervals = [f"{words[number + 1]} {words[number + 2]}" for number in after if words[number].upper() == "INTERVAL"]
+    durations = [duration_text(text) for text in intervals[: 1 + (kind == "HOP")]]
+    time = at or (words[first + 2] if words[first + 2].isidentifier() else "at")
+    window = window_form(kind.lower(), time, [text for text in durations if text] if all(durations) else ())
+    if not at:
+        return f"Spark has no {kind}(…): write {window}, of which .start and .end are the bounds"
+    write = f"write SELECT {window} AS w, … FROM {source} GROUP BY 1, …"  # noqa: S608 - it is only shown
+    return f"Spark has no TABLE({kind}(…)): {write}; w.start and w.end are its bounds"
 
 
 def _other_dialect_hint(tokens: list[Any]) -> str | None:
     """What to write instead of a form that only another streaming SQL has."""
-    words = {token.text.upper() for token in tokens}
-    if words & {"TUMBLE", "HOP", "CUMULATE", "DESCRIPTOR"}:
-        return _WINDOW_TABLE_HINT
+    texts = [token.text for token in tokens]
+    for number in range(len(texts) - 2):
+        if texts[number].upper() in _WINDOW_TABLES and texts[number + 1] == "(":
+            return _window_table_hint(texts, number)
+    words = {text.upper() for text in texts}
     if {"MATCH_RECOGNIZE"} & words:
         return "Spark has no MATCH_RECOGNIZE: keep the state in a Python table with transformWithStateInPandas"
     if {"EMIT", "CHANGES"} <= words:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +36,79 @@ def found(select: str, table: Any = None) -> list[Problem]:
     [
         ("uper(tag)", "did you mean 'upper'?"),
         ("TUMBLE(at, INTERVAL '1' MINUTE)", "write GROUP BY window(at, '1 minute')"),
-        ("HOP_START(at, INTERVAL '1' MINUTE)", "write window(at, '10 minutes', '1 minute').start"),
+        ("TUMBLE(at, INTERVAL '10' SECOND)", "write GROUP BY window(at, '10 seconds')"),
+        ("TUMBLE(at, INTERVAL '1' MONTH)", "write GROUP BY window(at, '1 minute')"),
+        ("HOP(`at`, INTERVAL '1' MINUTE, INTERVAL '2' MINUTE)", "write window(at, '2 minutes', '1 minute'): "),
+        (
+            "HOP_START(at, INTERVAL '30' SECOND, INTERVAL '1' MINUTE)",
+            "write window(at, '1 minute', '30 seconds').start",
+        ),
+        ("HOP_START(at)", "write window(at, '10 minutes', '1 minute').start"),
+        ("TUMBLE_END(PROCTIME(), INTERVAL '1' DAY)", "write window(at, '1 day').end"),
+        ("TOPK(id, 3)", "write max_by(id, id, 3), the 3 largest"),
+        ("TOPKDISTINCT(id + 1, 2)", "write slice(sort_array(collect_set(id + 1), false), 1, 2)"),
+        ("argmax(tag, id)", "write max_by(tag, id)"),
         ("PROCTIME()", "write current_timestamp()"),
         ("ROWTIME()", "write the column that the watermark is on"),
         ("SAFE_DIVIDE(id, 2)", "write try_divide(a, b)"),
-        ("latest_by_offset(tag)", "write max_by(x, at)"),
+        ("latest_by_offset(tag)", "write max_by(tag, at), the newest tag"),
         ("strpos(tag, 'x')", "write instr(text, part)"),
         ("my_function(tag)", "Spark's documentation"),
     ],
 )
 def test_an_unknown_function(expression: str, hint: str) -> None:
-    (problem,) = found(f"{expression} AS x FROM a")
+    problem, *_ = found(f"{expression} AS x FROM a GROUP BY window(at, '1 minute')")
     assert (problem.condition, problem.severity) == ("function.unknown", "error")
     assert (problem.hint or "").startswith(hint)
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "TUMBLE(at, INTERVAL '10' SECOND) AS w FROM a GROUP BY 1",
+        "HOP(at, INTERVAL '1' MINUTE, INTERVAL '2' MINUTE) AS w FROM a GROUP BY 1",
+        "TOPK(id, 3) AS x FROM a GROUP BY window(at, '1 minute')",
+        "LATEST_BY_OFFSET(tag) AS x FROM a GROUP BY window(at, '1 minute')",
+        "EARLIEST_BY_OFFSET(tag) AS x FROM a GROUP BY window(at, '1 minute')",
+    ],
+)
+def test_what_a_hint_says_is_accepted(select: str) -> None:
+    (problem,) = found(select)
+    write = (problem.hint or "").removeprefix("write ").removeprefix("GROUP BY ")
+    write = re.split(r", of which|, the |: ", write)[0]
+    assert found(re.sub(r"^\w+\(.*?\)(?= AS)", write, select)) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "window"),
+    [
+        ("TABLE(TUMBLE(TABLE a, DESCRIPTOR(`at`), INTERVAL '10' SECOND))", "window(at, '10 seconds')"),
+        ("TABLE(HOP(TABLE a, DESCRIPTOR(at), INTERVAL '1' MINUTE, INTERVAL '2' HOUR))",
+         "window(at, '2 hours', '1 minute')"),
+        ("TABLE(TUMBLE(TABLE a, DESCRIPTOR(at), INTERVAL '1' MONTH))", "window(at, '1 minute')"),
+    ],
+)  # fmt: skip
+def test_a_window_of_flink_keeps_its_durations(call: str, window: str) -> None:
+    (problem,) = found(f"window_start, count(*) AS n FROM {call} GROUP BY window_start")
+    write = re.search(r"write SELECT (.*?), …;", problem.hint or "")
+    assert write
+    assert write[1].startswith(f"{window} AS w")
+    assert found(write[1].replace("…", "count(*) AS n")) == []
+
+
+@pytest.mark.parametrize(
+    ("select", "conditions"),
+    [
+        ("window(at, '1 minute') AS w FROM a WHERE count(*) > 3 GROUP BY 1", ["sql.invalid"]),
+        ("id FROM a WHERE max(id) > 3", ["sql.invalid"]),
+        ("window(at, '1 minute') AS w FROM a GROUP BY 1 HAVING count(*) > 3", []),
+        ("max(id) FILTER (WHERE id > 1) AS x FROM a GROUP BY window(at, '1 minute')", []),
+        ("row_number() AS n FROM a", ["sql.invalid"]),
+        ("lag(id) IGNORE NULLS OVER (ORDER BY at) AS n FROM a", ["stream.over"]),
+    ],
+)
+def test_where_has_no_aggregate_and_an_order_has_over(select: str, conditions: list[str]) -> None:
+    assert [problem.condition for problem in found(select)] == conditions
 
 
 @pytest.mark.parametrize(
@@ -132,4 +193,4 @@ def test_intervals_in_python() -> None:
 def test_what_other_engines_have_instead_of_windows() -> None:
     (problem, *_) = found("* FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(at), INTERVAL '10' MINUTES))")
     assert problem.condition == "sql.invalid"
-    assert "window(at, '1 minute')" in (problem.hint or "")
+    assert "window(at, '10 minutes')" in (problem.hint or "")

@@ -112,3 +112,21 @@ def test_groups_with_event_time_end_and_carry_it_on(read: Read) -> None:
 def test_append_mode_needs_a_group_that_ends(read: Read) -> None:
     body = "  used: SELECT * FROM quotes\n  t:\n    latest: {from: quotes, by: symbol, order: at}\n"
     assert found(read, body, "  - {from: used, console: }\n  - {from: t, console: }\n") == ["mode.append:6"]
+
+
+def test_a_hint_adds_the_window_of_what_is_ranked_to_by(read: Read) -> None:
+    counts = "  counts: SELECT window(at, '1 minute') AS w, symbol, count(*) AS n FROM quotes GROUP BY 1, 2\n"
+    top = "  t: {{top: {{from: {}, n: 3, by: [symbol{}], order: {} DESC}}}}\n"
+    sinks = "  - {from: t, console: }\n"
+
+    def hint(tables: str) -> str | None:
+        model, _ = read(f"{HEAD}{tables}sinks:\n{sinks}")
+        assert model is not None
+        (problem,) = (one for one in check(model, CONNECTORS) if one.condition == "mode.append")
+        return problem.hint
+
+    assert hint(counts + top.format("counts", "", "n")) == "add w to by"
+    assert found(read, counts + top.format("counts", ", w", "n"), sinks) == []
+    raw = hint(top.format("quotes", "", "price"))
+    assert raw == "add \"window(at, '1 minute')\" to by, or use mode: update"
+    assert found(read, top.format("quotes", ", \"window(at, '1 minute')\"", "price"), sinks) == []

@@ -33,7 +33,10 @@ from millrace.pipeline.sql import defined_by, has_plus, parsed
 _WINDOWS = ("window", "session_window")
 _OUTPUT_CLAUSES = ("having", "qualify", "order", "sort", "cluster", "distribute")
 _OF_ELEMENTS = ("transform", "filter", "exists", "forall")
-_WHERE_HINT = "an alias of the SELECT list is not known in WHERE: write its expression, or filter around the query"
+_WHERE_HINT = (
+    "an alias of the SELECT list is not known in WHERE: write its expression, or filter around the query; "
+    "an aggregate is filtered with HAVING"
+)
 
 
 def resolved(table: TableDef, inputs: Mapping[str, Relation]) -> tuple[Relation, list[Problem]]:

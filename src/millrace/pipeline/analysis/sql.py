@@ -153,8 +153,10 @@ def own_expressions(node: exp.Select) -> Iterator[Any]:
 
 
 def is_grouped(node: exp.Select) -> bool:
-    """Whether a SELECT aggregates."""
-    return bool(node.args.get("group") or node.args.get("having")) or any(map(is_aggregate, own_expressions(node)))
+    """Whether a SELECT aggregates; an aggregate in WHERE is a mistake."""
+    aggregates = filter(is_aggregate, own_expressions(node))
+    grouped = any(not isinstance(part.find_ancestor(exp.Where, exp.Query), exp.Where) for part in aggregates)
+    return grouped or bool(node.args.get("group") or node.args.get("having"))
 
 
 def is_aggregate(node: Any) -> bool:
@@ -244,7 +246,8 @@ def _normalized(node: Any) -> Any:
     return node
 
 
-_WINDOWS = ("window", "session_window", "window_time")
+_WINDOWS = ("window", "session_window", "window_time", "tumble", "hop")
+"""With those that Spark does not have: a query that is wrong only by them is not said to lack a watermark as well."""
 _EXPLODES = ("inline_outer", "posexplode_outer", "stack")
 _CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp)
 

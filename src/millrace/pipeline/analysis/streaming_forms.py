@@ -21,6 +21,7 @@ from millrace.pipeline.sql import defined_by
 
 _RANKS = ("row_number", "rank", "dense_rank")
 _NEIGHBOURS = ("lag", "lead")
+_FIRST, _LAST = ("first_value", "first"), ("last_value", "last")
 _WINDOWS = ("window", "session_window")
 _WINDOW_LENGTH = "'1 minute'"
 _CLAUSES = ("joins", "laterals", "where", "group", "having", "distinct", "with_")
@@ -29,7 +30,7 @@ _CLAUSES = ("joins", "laterals", "where", "group", "having", "distinct", "with_"
 
 def over_form(window: exp.Window, select: exp.Select, rows: StreamPlan) -> str:
     """Return what to write instead of a function OVER (…); `rows` is the plan of what FROM reads."""
-    name = call_name(window.this)
+    name = call_name(_without_nulls(window.this))
     over = _named_window(window, select)
     partition, order = over.args.get("partition_by") or [], over.args.get("order")
     ordered = order.expressions if order else []
@@ -38,8 +39,8 @@ def over_form(window: exp.Window, select: exp.Select, rows: StreamPlan) -> str:
     keys = [_text(key) for key in partition]
     at = _event_time(rows)
     table = _source(select) or "…"
-    if name in _NEIGHBOURS:
-        falls = {bool(part.args.get("desc")) for part in ordered}
+    falls = {bool(part.args.get("desc")) for part in ordered}
+    if name in _NEIGHBOURS or (name in (*_FIRST, *_LAST) and len(falls) == 2):
         columns = [*(part.this for part in ordered), *window.this.find_all(exp.Column)]
         gaps = ", ".join([*keys, f"session_window({at}, '10 minutes')"])
         listed = f"sort_array(collect_list({_struct(map(_text, columns))}){', false' if True in falls else ''})"
@@ -52,8 +53,23 @@ def over_form(window: exp.Window, select: exp.Select, rows: StreamPlan) -> str:
     length = f"'10 minutes', {_WINDOW_LENGTH}" if over.args.get("spec") else _WINDOW_LENGTH
     in_window = ", ".join([*keys, f"window({at}, {length})"])
     alias = f" AS {window.parent.alias}" if isinstance(window.parent, exp.Alias) else ""
-    selected = ", ".join([*keys, f"{_text(window.this)}{alias}"])
+    value = _end_of_order(window.this, ordered) if ordered and name in (*_FIRST, *_LAST) else _text(window.this)
+    selected = ", ".join([*keys, f"{value}{alias}"])
     return f"write SELECT {selected} FROM {table} GROUP BY {in_window}, and join the rows with it if they are needed"  # noqa: S608
+
+
+def _end_of_order(call: Any, ordered: list[Any]) -> str:
+    """Return the aggregate for FIRST_VALUE or LAST_VALUE in an order of one direction."""
+    function = _without_nulls(call)
+    value, keys = _text(function.this), [_text(part.this) for part in ordered]
+    by = "max_by" if (call_name(function) in _LAST) != bool(ordered[0].args.get("desc")) else "min_by"
+    only = f" FILTER (WHERE {value} IS NOT NULL)" if isinstance(call, exp.IgnoreNulls) else ""
+    return f"{by}({value}, {keys[0] if len(keys) == 1 else _struct(keys)}){only}"
+
+
+def _without_nulls(call: Any) -> Any:
+    """Return a function without what is said about nulls."""
+    return call.this if isinstance(call, exp.IgnoreNulls | exp.RespectNulls) else call
 
 
 def distinct_form(aggregate: Any, distinct: exp.Distinct) -> str:

@@ -38,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     tables.unparsable_sql,
     tables.other_sql_parameters,
     functions.unknown_functions,
+    functions.misplaced_calls,
     functions.expanded_calls,
     functions.impossible_intervals,
     columns.unknown_columns,

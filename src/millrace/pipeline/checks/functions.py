@@ -10,10 +10,11 @@ from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.model import TableDef
 from millrace.pipeline.python_source import called_with_texts
 from millrace.pipeline.spark_functions import function_hint, spark_functions
-from millrace.pipeline.spark_intervals import interval_us, unit_of, window_mistake
+from millrace.pipeline.spark_intervals import duration_text, interval_us, unit_of, window_mistake
 from millrace.pipeline.sql import Call, call_of, interval_position, interval_text, parsed
 
 _WINDOWS = ("window", "session_window")
+_OVER_AN_ORDER = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value")
 _NUMBER_HINT = "an interval has a literal number; for a column write make_interval(mins => x)"
 
 
@@ -45,7 +46,65 @@ def unknown_functions(context: CheckContext) -> Iterator[Problem]:
         why = "unless the function of another table registers it" if python else None
         place = location(table, node) if isinstance(node, exp.Unnest) else table.sql_line(call.line, call.column)
         severity = "warning" if python else "error"
-        yield Problem("function.unknown", message, place, function_hint(call.name), why, severity)
+        yield Problem("function.unknown", message, place, _hint(context, table, node, call), why, severity)
+
+
+def _hint(context: CheckContext, table: TableDef, node: Any, call: Call) -> str:
+    """Return what to write instead of a call, with its arguments and the event time of what the table reads."""
+    from sqlglot import exp
+
+    parts = [] if isinstance(node, exp.Unnest) else [part for part in node.iter_expressions() if part is not None]
+    intervals = [part for part in parts if isinstance(part, exp.Interval)]
+    durations = [duration for part in intervals if (duration := _duration(part))]
+    written = (
+        part.sql(dialect="spark", normalize_functions="lower") for part in parts if not isinstance(part, exp.Interval)
+    )
+    arguments = [text.strip("`") if text.strip("`").isidentifier() else text for text in written]
+    times = {column for read in table.reads for column in context.plan(read).watermark_columns or ()}
+    return function_hint(call.name, arguments, durations, times.pop() if len(times) == 1 else "at")
+
+
+def _duration(node: Any) -> str | None:
+    """Return an INTERVAL as a text for a window; None if it is no such text."""
+    unit, number = node.args.get("unit"), node.this
+    text = f"{number.name} {unit.name}" if unit is not None else number.name if number is not None else ""
+    return duration_text(text)
+
+
+def misplaced_calls(context: CheckContext) -> Iterator[Problem]:
+    """WHERE filters rows before they are aggregated, and a function of an order has OVER."""
+    from millrace.pipeline.analysis.sql import is_aggregate, location
+
+    for table, node in _nodes(context):
+        name = (call.name if (call := call_of(node)) else "").lower()
+        if name in _OVER_AN_ORDER and not _is_over(node):
+            hint = "the first rows of each group are a table of the form top: {from: …, n: 1, by: …, order: …}"
+            message = f"table {table.name!r}: {name}() has no OVER"
+            yield Problem("sql.invalid", message, location(table, node), hint)
+        elif is_aggregate(node) and _is_in_where(node):
+            written = node.sql(dialect="spark", normalize_functions="lower")
+            message = f"table {table.name!r}: {written} cannot be in WHERE"
+            why = "WHERE filters the rows before they are aggregated"
+            hint = "filter the groups with HAVING, after GROUP BY"
+            place = table.sql_line(call.line, call.column) if call else location(table, node)
+            yield Problem("sql.invalid", message, place, hint, why)
+
+
+def _is_over(call: Any) -> bool:
+    from sqlglot import exp
+
+    node = call.parent
+    while isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
+        node = node.parent
+    return isinstance(node, exp.Window)
+
+
+def _is_in_where(aggregate: Any) -> bool:
+    """Return whether an aggregate is in WHERE of its own SELECT, and of none that HAVING has."""
+    from sqlglot import exp
+
+    around = aggregate.find_ancestor(exp.Where, exp.Query, exp.Filter)
+    return isinstance(around, exp.Where) and around.find_ancestor(exp.Having) is None
 
 
 def expanded_calls(context: CheckContext) -> Iterator[Problem]:

@@ -61,6 +61,13 @@ def _append_hint(context: CheckContext, sink: SinkDef, operator: Operator) -> st
             return f"give the join ({join.place}) a time bound in both directions: its rows are in no order of time"
     if table and table.watermark:
         return f"the watermark of {table.name!r} holds for its result: give one to what it reads, or use mode: update"
+    if table and table.ranking:
+        read = context.plan(table.reads[0])
+        column = next(iter(sorted(read.watermark_columns or ())), "")
+        if read.aggregated:
+            return f"add {column} to by" if column else f"select the window in {table.reads[0]!r}, and add it to by"
+        if column:
+            return f"add \"window({column}, '1 minute')\" to by, or use mode: update"
     for element in context.watermarked(sink):
         if element.watermark and (column := element.watermark.column):
             return f"group by {column} or by window({column}, '1 minute'), or use mode: update"
