@@ -21,7 +21,7 @@ from typing import Any
 
 from millrace.connectors.base.registry import CONNECTORS, connector_names
 from millrace.errors import InvalidDefinition, InvalidTest, Problem, SourceLocation, did_you_mean
-from millrace.pipeline.checks import check
+from millrace.pipeline.checks import check, in_order
 from millrace.pipeline.loading import read_file
 from millrace.pipeline.loading.yaml_document import Fields, FieldsByName, Items, Node, Scalar, read_document_file
 from millrace.pipeline.loading.yaml_values import node_value
@@ -173,7 +173,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 def sound_pipeline(file: str) -> PipelineDef:
     """Load and check a pipeline; raise InvalidDefinition with all its errors."""
     pipeline, problems = read_file(file, connector_names())
-    problems = [*problems, *(check(pipeline, CONNECTORS) if pipeline else ())]
+    problems = in_order([*problems, *(check(pipeline, CONNECTORS) if pipeline else ())])
     errors = [problem for problem in problems if problem.severity == "error"]
     if pipeline is None or errors:
         raise InvalidDefinition.listing(file, errors)

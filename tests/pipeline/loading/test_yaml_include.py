@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Problem
-from millrace.pipeline.checks import check
+from millrace.pipeline.checks import check, in_order
 from millrace.pipeline.loading.yaml import read_yaml
 from millrace.pipeline.model import PipelineDef
 
@@ -131,3 +131,28 @@ def test_a_source_of_the_same_name_is_an_error(project: Write, tmp_path: Path) -
 def test_the_name_that_was_meant_is_found_in_included_files(project: Write) -> None:
     _, problems = project({"p.yaml": PIPELINE.replace("FROM posts", "FROM post"), "shared/sources.yaml": SHARED})
     assert [(each.condition, each.hint) for each in problems] == [("name.unknown", "did you mean 'posts'?")]
+
+
+@pytest.mark.parametrize(
+    ("files", "conditions"),
+    [
+        ({"p.yaml": PIPELINE}, ["include.unusable"]),
+        ({"p.yaml": PIPELINE, "shared/sources.yaml": "a: }\n"}, ["file.syntax"]),
+        (
+            {
+                "p.yaml": PIPELINE.replace("tables:", "functions: udf.py\ntables:").replace(
+                    "text FROM", "f(text) AS t FROM"
+                ),
+                "shared/sources.yaml": SHARED,
+                "udf.py": "def f(:\n",
+            },
+            ["function.file"],
+        ),
+    ],
+)
+def test_what_a_broken_file_would_have_is_not_reported_as_well(
+    project: Write, files: dict[str, str], conditions: list[str]
+) -> None:
+    _, problems = project(files)
+    assert len(problems) > len(conditions)
+    assert [each.condition for each in in_order(problems)] == conditions

@@ -84,6 +84,12 @@ RULES: tuple[Rule, ...] = (
     tables.panel_without_stream,
     tables.panel_own_query,
 )
+
+_EXPLAINED_BY = {
+    "function.unknown": ("function.file", "function.types"),
+    "name.unknown": ("include.", "file."),
+}
+"""What is unknown because a file that has it could not be read."""
 __all__ = ["Problem", "check", "in_order"]
 
 
@@ -94,8 +100,14 @@ def check(pipeline: PipelineDef, connectors: Connectors) -> list[Problem]:
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Return problems by their location, without duplicates."""
-    return sorted(dict.fromkeys(problems), key=_position)
+    """Return problems by their location, without duplicates and without those that another one explains."""
+    found = dict.fromkeys(problems)
+    explained = {
+        condition
+        for condition, causes in _EXPLAINED_BY.items()
+        if any(one.severity == "error" and one.condition.startswith(causes) for one in found)
+    }
+    return sorted((one for one in found if one.condition not in explained), key=_position)
 
 
 def _position(problem: Problem) -> tuple[str, int, str, str]:
