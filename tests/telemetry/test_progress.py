@@ -108,6 +108,12 @@ def test_how_late_the_oldest_row_was() -> None:
     assert told(eventTime=watermark | {"min": "2026-11-16T01:52:04.086Z"}).late_by_ms == 0
 
 
+def test_the_beginning_of_1970_stands_for_rows_without_event_time() -> None:
+    moments = {"watermark": "2026-11-16T02:00:00.000Z", "min": "1970-01-01T00:00:00.000Z"}
+    progress = told(eventTime=moments | {"avg": "2000-11-16T00:00:00.000Z"})
+    assert (progress.late_by_ms, progress.late_share) == (0, 0)
+
+
 def test_the_share_of_late_rows_that_the_mean_of_their_event_times_proves() -> None:
     moments = {"watermark": "2026-11-16T02:00:00.000Z", "min": "2026-11-16T00:00:00.000Z"}
     assert told(eventTime=moments | {"avg": "2026-11-16T00:12:00.000Z"}).late_share == 0.9

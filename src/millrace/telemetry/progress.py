@@ -91,7 +91,7 @@ class BatchProgress:
     late_share: float = 0.0
     """The share of the rows that came after the watermark as far as it is known, where they are not counted."""
     late_by_ms: int = 0
-    """By how much the oldest row of the batch was older than the watermark."""
+    """By how much the oldest row of the batch was older than the watermark; 0 also where it is not known."""
     sources: tuple[SourceProgress, ...] = ()
     sink: str = ""
     sink_rows: int | None = None
@@ -227,19 +227,25 @@ def _watermark(event_time: Mapping[str, str]) -> datetime | None:
     return moment if moment and 0 < moment.timestamp() < END_OF_EVENT_TIME.timestamp() else None
 
 
+def _oldest(event_time: Mapping[str, str]) -> datetime | None:
+    """Return the oldest event time; None if it is not known: Spark takes a null for the beginning of 1970."""
+    moment = datetime.fromisoformat(text) if (text := event_time.get("min")) else None
+    return moment if moment and moment.timestamp() else None
+
+
 def _late_by_ms(event_time: Mapping[str, str]) -> int:
-    watermark, oldest = _watermark(event_time), event_time.get("min")
+    watermark, oldest = _watermark(event_time), _oldest(event_time)
     if watermark is None or oldest is None:
         return 0
-    return max(0, round((watermark - datetime.fromisoformat(oldest)) / timedelta(milliseconds=1)))
+    return max(0, round((watermark - oldest) / timedelta(milliseconds=1)))
 
 
 def _late_share(event_time: Mapping[str, str]) -> float:
     """Return the least share of rows that can be older than the watermark, by the mean of their event times."""
-    watermark, oldest, mean = _watermark(event_time), event_time.get("min"), event_time.get("avg")
+    watermark, oldest, mean = _watermark(event_time), _oldest(event_time), event_time.get("avg")
     if watermark is None or oldest is None or mean is None:
         return 0.0
-    below, most = watermark - datetime.fromisoformat(mean), watermark - datetime.fromisoformat(oldest)
+    below, most = watermark - datetime.fromisoformat(mean), watermark - oldest
     return max(0.0, below / most) if most > timedelta(0) else 0.0
 
 

@@ -198,8 +198,7 @@ class RunStatus:
     def warnings(self) -> list[str]:
         """What somebody should know at the end of the run who looks at nothing else, in a line each."""
         return [
-            f"query {query.query!r}: {_late(query)}, up to {format_duration(query.late_by_ms / 1000)} older than the "
-            "watermark: a longer delay of the watermark keeps them"
+            f"query {query.query!r}: {_late(query)}{_age(query)}: a longer delay of the watermark keeps them"
             for query in self.queries()
             if query.late_estimate > _MAX_LATE_SHARE * query.rows
         ]
@@ -224,6 +223,11 @@ def _late(query: QueryStatus) -> str:
         f"about {query.late_estimate:,} of {query.rows:,} rows came after the watermark (Spark counts "
         f"{query.late_rows:,} late ones, after grouping them)"
     )
+
+
+def _age(query: QueryStatus) -> str:
+    older = f", up to {format_duration(query.late_by_ms / 1000)} older than the watermark"
+    return older if query.late_by_ms else ""
 
 
 def _late_total(queries: Iterable[QueryStatus]) -> str:

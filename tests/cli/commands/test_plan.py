@@ -373,7 +373,7 @@ def test_spark_is_asked(millrace: CommandLine) -> None:
     assert "counts-update  asks Spark" in millrace("plan", "p.yaml").stdout
     asked = millrace("plan", "p.yaml", "--deep", "--set", "spark.sql.shufle.partitions=3", "--set", "spark.mine=1")
     assert "counts-update  resumes after batch 0" in asked.stdout
-    assert "is spark.sql.shuffle.partitions meant?" in asked.stdout
+    assert "did you mean spark.sql.shuffle.partitions?" in asked.stdout
     assert "--deep" not in asked.stderr
     wrong = millrace("plan", "p.yaml", "--deep", "--set", "spark.sql.shuffle.partitions=many", code=2)
     assert "error[option.invalid]" in wrong.stderr

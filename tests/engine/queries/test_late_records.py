@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -155,6 +156,16 @@ def test_operators_that_get_rows_as_they_are_count_them(tmp_path: Path) -> None:
     assert (progress.late_rows, progress.late_counted) == (1, True)
 
 
+@pytest.mark.parametrize("operator", ["stateStoreSave", "dedupe"])
+def test_the_age_of_late_records_where_some_have_no_event_time(operator: str, tmp_path: Path) -> None:
+    found = late_records(tmp_path, times(-6600, -6600.5, 630), times(599), watermark_s=610)
+    assert found.counted(late(3, operator=operator)).late_by_ms == 7_211_000
+    known = late_records(tmp_path, times(-6600.5), watermark_s=610)
+    assert known.counted(replace(late(1, operator=operator), late_by_ms=7_210_500)).late_by_ms == 7_210_500
+    partly = late_records(tmp_path, times(0), sources=2)
+    assert partly.counted(late(1, operator=operator)).late_by_ms == 0
+
+
 def test_counts_pass_beside_dead_letters_through_a_source_that_reads_in_bulk() -> None:
     columns = parse_ddl("at timestamp")
     policy, counts = BadRecordPolicy("drop", None, "p", "s"), EventTimeCounter("at", Accumulator())
@@ -167,10 +178,10 @@ def test_counts_pass_beside_dead_letters_through_a_source_that_reads_in_bulk() -
     assert kept.to_pylist() == [True, True, True, False]
 
 
-def send(cluster: Cluster, topic: str, *seconds: float) -> None:
-    """Send records of two keys, so many seconds from noon."""
+def send(cluster: Cluster, topic: str, *seconds: float | None) -> None:
+    """Send records of two keys, so many seconds from noon; or without event time."""
     events = [
-        {"user": f"u{number % 2}", "at": (NOON + timedelta(seconds=second)).isoformat()}
+        {"user": f"u{number % 2}", "at": None if second is None else str(NOON + timedelta(seconds=second))}
         for number, second in enumerate(seconds)
     ]
     producer = Producer(cluster, topic, Delivery(idempotence=False))
@@ -192,7 +203,8 @@ def test_records_of_two_keys_that_are_two_hours_late(
     first = run_pipeline(pipeline, tmp_path / "state")
     assert (first.query("result").rows, first.query("result").late_rows, first.warnings()) == (10, 0, [])
     # Five are older than the watermark (12:00:30), and their window is still open.
-    send(cluster, topic, *(chance.uniform(-7260, -7200) for _ in range(2000)), *[5] * 5, *[41] * 5)
+    send(cluster, topic, *(chance.uniform(-7260, -7200) for _ in range(2000)), *[5] * 5, *[41] * 5, None)
     query = (run_status := run_pipeline(pipeline, tmp_path / "state")).query("result")
-    assert (query.rows, query.late_rows, query.late_counted) == (2010, 2000, True)
+    assert (query.rows, query.late_rows, query.late_counted) == (2011, 2000, True)
+    assert timedelta(hours=2) < timedelta(milliseconds=query.late_by_ms) < timedelta(hours=2, minutes=3)
     assert len(run_status.warnings()) == 1

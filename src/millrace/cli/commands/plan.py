@@ -298,7 +298,9 @@ def _needs(plan: Plan, kafka: dict[str, Any] | None) -> list[str]:
 
 def _show(report: dict[str, Any], *, explain: bool, deep: bool) -> None:
     if report["running"]:
-        print_result("another run uses the state folder now: this is what the next one would do after it has ended")
+        print_result(
+            "another run uses the state folder now: this is what the next one would do by the batches stored so far"
+        )
     for query in report["queries"]:
         _show_query(query)
         if explain:

@@ -4,7 +4,7 @@
 - `EventTimeCountParam` brings the counts of a batch together on the driver; those of a task that runs again replace
   the first.
 - `LateRecords` says, when Spark reports late rows of a batch, how many of its records were older than what the
-  batch's watermark lets in.
+  batch's watermark lets in, and how old the oldest was.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class LateRecords:
             tasks += accumulator.value.get(progress.batch, {}).values()
             for batch in [batch for batch in list(accumulator.value) if batch <= progress.batch]:
                 accumulator.value.pop(batch, None)
-        if not tasks or not progress.late_rows or progress.late_counted:
+        if not tasks or not progress.late_rows:
             return progress
         spans: Spans = {}
         for task in tasks:
@@ -169,6 +169,11 @@ def with_late_records(
 ) -> BatchProgress:
     """Return the progress with the number of late records if that is known, else with the share of rows that may be."""
     if watermark_ms <= 0:
+        return progress
+    if all_counted and not progress.late_by_ms:  # some rows have no event time
+        oldest_ms = min(start for start, _ in spans) * 1000
+        progress = replace(progress, late_by_ms=max(0, watermark_ms - oldest_ms))
+    if progress.late_counted:
         return progress
     least, most = count_before(spans, late_before(tuple(windows or ()), watermark_ms * 1000))
     if all_counted and windows is not None and least == most and least:
