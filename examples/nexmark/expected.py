@@ -2,14 +2,18 @@
 
     millrace feed examples/nexmark/events.py --to files --out events.jsonl --count 5000 --pace 10/s --seed 7
     python examples/nexmark/expected.py events.jsonl q5
+    python examples/nexmark/expected.py events.jsonl q5 --all
 
 The SQL here is written as Nexmark states the queries, with OVER, ROW_NUMBER and count(DISTINCT), and knows nothing of
 streams, except one thing: a window, a session or an auction that the watermark has not ended has no row yet.
 """
 
-import sys
+import json
+from argparse import ArgumentParser
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
+from signal import SIG_DFL, SIGPIPE, signal
 from typing import Any, NamedTuple
 
 import duckdb
@@ -32,15 +36,14 @@ VIEWS = {
     "person": """SELECT event."at" AS moment, unnest(event.person) FROM events WHERE event.person IS NOT NULL""",
     "auction": """SELECT event."at" AS moment, unnest(event.auction) FROM events WHERE event.auction IS NOT NULL""",
     "bid": """SELECT event."at" AS moment, arrived, unnest(event.bid) FROM events WHERE event.bid IS NOT NULL""",
-    # Where the watermarks of the pipelines are. A query has the least of the kinds of events that it reads; here, the
-    # least of all serves each. A join of auctions and bids waits for bids a minute longer.
+    # Where the watermarks of the pipelines are in the end: each goes by the newest of the events that its query reads.
+    # A join of auctions and bids waits for bids a minute longer.
     "clock": """
-        SELECT min(newest) - INTERVAL 4 SECOND AS ended, min(newest) - INTERVAL 64 SECOND AS joins_ended,
-          min(arrived) - INTERVAL 1 SECOND AS arrivals_ended
-        FROM (
-          SELECT max(event."at") AS newest, max(arrived) AS arrived FROM events
-          GROUP BY event.person IS NULL, event.auction IS NULL
-        )
+        SELECT max(event."at") FILTER (event.bid IS NOT NULL) - INTERVAL 4 SECOND AS bids_ended,
+          max(event."at") FILTER (event.bid IS NULL) - INTERVAL 4 SECOND AS sellers_ended,
+          max(event."at") FILTER (event.person IS NULL) - INTERVAL 64 SECOND AS joins_ended,
+          max(arrived) FILTER (event.bid IS NOT NULL) - INTERVAL 1 SECOND AS arrivals_ended
+        FROM events
     """,
     # The first of the highest bids on each auction while it was open.
     "winners": """
@@ -86,7 +89,7 @@ QUERIES = {
           FROM bid, range(5) AS steps(step) GROUP BY ALL
         )
         SELECT start, start + INTERVAL 10 SECOND AS end, auction, bids FROM counts
-        WHERE start + INTERVAL 10 SECOND <= (SELECT ended FROM clock)
+        WHERE start + INTERVAL 10 SECOND <= (SELECT bids_ended FROM clock)
         QUALIFY rank() OVER (PARTITION BY start ORDER BY bids DESC) = 1
     """,
     "q6": """
@@ -101,13 +104,13 @@ QUERIES = {
         )
         SELECT start + INTERVAL 10 SECOND AS end, auction, bidder, bid.price, moment AS at
         FROM bid JOIN highest ON bid.price = highest.price AND moment >= start AND moment < start + INTERVAL 10 SECOND
-        WHERE start + INTERVAL 10 SECOND <= (SELECT ended FROM clock)
+        WHERE start + INTERVAL 10 SECOND <= (SELECT bids_ended FROM clock)
     """,
     "q8": """
         SELECT DISTINCT p.id, p.name, time_bucket(INTERVAL 10 SECOND, p.moment) AS start
         FROM person p JOIN auction a
         ON a.seller = p.id AND time_bucket(INTERVAL 10 SECOND, a.moment) = time_bucket(INTERVAL 10 SECOND, p.moment)
-        WHERE time_bucket(INTERVAL 10 SECOND, p.moment) + INTERVAL 10 SECOND <= (SELECT ended FROM clock)
+        WHERE time_bucket(INTERVAL 10 SECOND, p.moment) + INTERVAL 10 SECOND <= (SELECT sellers_ended FROM clock)
     """,
     "q9": """
         SELECT id, item, description, initial_bid, reserve, expires, opened, seller, category,
@@ -127,7 +130,7 @@ QUERIES = {
           SELECT *, count(*) FILTER (new) OVER (PARTITION BY bidder ORDER BY moment) AS session FROM marked
         )
         SELECT bidder, count(*) AS bids, min(moment) AS start, max(moment) + INTERVAL 10 SECOND AS end
-        FROM numbered GROUP BY bidder, session HAVING max(moment) + INTERVAL 10 SECOND <= (SELECT ended FROM clock)
+        FROM numbered GROUP BY bidder, session HAVING max(moment) + INTERVAL 10 SECOND <= (SELECT bids_ended FROM clock)
     """,
     "q12": """
         SELECT bidder, count(*) AS bids, time_bucket(INTERVAL 10 SECOND, arrived) AS start,
@@ -165,7 +168,7 @@ QUERIES = {
           bidder, price, channel, url, moment AS at, extra
         FROM bid
         QUALIFY place <= 10
-          AND max(moment) OVER (PARTITION BY auction) + INTERVAL 1 MINUTE <= (SELECT ended FROM clock)
+          AND max(moment) OVER (PARTITION BY auction) + INTERVAL 1 MINUTE <= (SELECT bids_ended FROM clock)
     """,
     "q20": """
         SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.moment AS at, b.extra,
@@ -220,9 +223,26 @@ def _rows(result: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
     return [dict(zip(result.columns, row, strict=True)) for row in result.fetchall()]
 
 
-if __name__ == "__main__":
-    file, *names = sys.argv[1:]
-    for name, rows in expected(map(Event, Path(file).read_bytes().splitlines()), *names).items():
+def main() -> None:
+    """Print the rows of the queries: of each the first ten, or of one all, as JSON like the records of its topic."""
+    parser = ArgumentParser(description="The rows that the queries of Nexmark must give, by DuckDB.")
+    parser.add_argument("file", type=Path, help="the events, a line of JSON each")
+    parser.add_argument("queries", nargs="*", choices=[[], *QUERIES], metavar="query", help="as q5; without one: all")
+    parser.add_argument("--all", action="store_true", help="print every row, as JSON, instead of the first ten")
+    given = parser.parse_args()
+    for name, rows in expected(map(Event, given.file.read_bytes().splitlines()), *given.queries).items():
+        if given.all:
+            print(*sorted(json.dumps(row, default=_json, separators=(",", ":")) for row in rows), sep="\n")
+            continue
         print(f"{name}: {len(rows)} rows")
         for row in rows[:10]:
             print("  ", *row.values())
+
+
+def _json(value: object) -> object:
+    return value.isoformat(timespec="milliseconds") + "Z" if isinstance(value, datetime) else float(str(value))
+
+
+if __name__ == "__main__":
+    signal(SIGPIPE, SIG_DFL)  # as of other commands whose output is cut by head
+    main()

@@ -46,10 +46,8 @@ PACE = 10
 PARTS = (
     # An evening: day becomes dusk.
     (datetime(2026, 5, 4, 18, 58, 40, tzinfo=UTC), 1000, 1000),
-    # A night: one day becomes the next.
+    # A night: one day becomes the next. The last windows, sessions and auctions are not over in the end.
     (datetime(2026, 5, 4, 23, 58, 30, tzinfo=UTC), 2500, 4000),
-    # Later, a few events of every kind, after which all windows of those before are over.
-    (datetime(2026, 5, 5, 0, 10, tzinfo=UTC), 50, 9000),
 )
 """When some events begin, how many they are, and the first id."""
 
@@ -146,6 +144,29 @@ def test_the_events_have_what_is_hard_about_the_queries(expected: dict[str, Rows
     assert {row["dir3"] is None for row in expected["q22"]} == {True, False}
     assert len(expected["q15"]) == 2  # days
     assert max(Counter(row["bidder"] for row in expected["q11"]).values()) > 1  # sessions
+
+
+def test_the_expected_rows_are_printed(
+    events: list[Record],
+    expected: dict[str, Rows],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def printed(*arguments: str) -> list[str]:
+        monkeypatch.setattr("sys.argv", ["expected.py", *arguments])
+        _module("expected").main()
+        return capsys.readouterr().out.splitlines()
+
+    (file := tmp_path / "events.jsonl").write_bytes(b"\n".join(event.value or b"" for event in events))
+    assert len(printed(str(file), "q5")) == 11
+    assert Counter(orjson.loads(line)["auction"] for line in printed(str(file), "q5", "--all")) == Counter(
+        row["auction"] for row in expected["q5"]
+    )
+    assert len(printed(str(file), "q1", "--all")) == len(expected["q1"])  # has decimals
+    with pytest.raises(SystemExit) as ended:
+        printed("--help")
+    assert ended.value.code == 0
 
 
 @pytest.mark.parametrize(
