@@ -63,6 +63,8 @@ class Facts:
     """Whether what a source cannot decode is kept as dead letters."""
     columns: tuple[tuple[str, str], ...] = ()
     """The columns of its table that a sink's options name: the option and the column."""
+    unique_columns: bool = False
+    """Whether a sink refuses two columns of one name."""
     unkeyed: bool = False
     """Whether a sink writes records without a key, and readers need one to tell which row an update replaces."""
     deprecated: tuple[OptionMistake, ...] = ()

@@ -45,6 +45,27 @@ def test_a_watermark_of_a_table_is_on_one_of_its_columns() -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "options", "expected"),
+    [
+        ("SELECT a.tag, b.tag FROM events a JOIN t0 b ON a.at = b.at", {}, ["column.ambiguous"]),
+        ("SELECT a.tag, b.TAG FROM events a JOIN t0 b ON a.at = b.at", {}, ["column.ambiguous"]),
+        ("SELECT a.*, b.* FROM events a JOIN t0 b ON a.at = b.at", {}, ["column.ambiguous"] * 2),
+        ("SELECT a.tag, b.tag AS tag2 FROM events a JOIN t0 b ON a.at = b.at", {}, []),
+        ("SELECT tag, at FROM events JOIN t0 USING (tag, at)", {}, []),
+        ("SELECT * FROM events JOIN t0 USING (tag, at)", {}, []),
+        ("SELECT a.tag, b.tag, kind FROM events a JOIN t0 b ON a.at = b.at", {"value": "kind"}, []),
+        ("SELECT a.tag, b.tag, kind FROM events a JOIN t0 b ON a.at = b.at", {"value": "kind", "key": "tag"},
+         ["column.ambiguous"]),
+        ("SELECT kind FROM (SELECT a.tag, b.tag, kind FROM events a JOIN t0 b ON a.at = b.at)", {}, []),
+    ],
+)  # fmt: skip
+def test_a_topic_has_each_column_once(query: str, options: dict[str, str], expected: list[str]) -> None:
+    sink = SinkDef("t1", connection("kafka", "out", options))
+    assert conditions("SELECT tag, at FROM events", query, sink=sink) == expected
+    assert conditions("SELECT tag, at FROM events", query, sink=SinkDef("t1", connection("console"))) == []
+
+
+@pytest.mark.parametrize(
     ("connector", "option", "columns"),
     [
         ("kafka", "key", "tagg"),

@@ -355,6 +355,8 @@ class Sink(ABC):
     """Whether its first batch may be a later one of its query; if not, it cannot be added to one that has run."""
     updates_by_key: ClassVar[bool] = False
     """Whether readers find the newest version of an updated row by the option `key` only."""
+    unique_columns: ClassVar[bool] = False
+    """Whether it writes columns by their names, of which each must be there once."""
     transient: ClassVar[bool] = False
     """Whether what it writes is only looked at while it runs: a replay does without."""
 

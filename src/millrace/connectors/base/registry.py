@@ -82,6 +82,7 @@ def sink_facts(connection: Connection, table: str) -> Facts:
         midway=writer.midway,
         deprecated=deprecated,
         columns=tuple(_columns_named(writer)),
+        unique_columns=writer.unique_columns,
         unkeyed=writer.updates_by_key and not getattr(writer, "key", ()),
     )
 

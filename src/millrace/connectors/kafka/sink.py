@@ -92,6 +92,7 @@ class KafkaSink(Sink):
     realtime: ClassVar[bool] = True
     continuous: ClassVar[bool] = True
     updates_by_key: ClassVar[bool] = True
+    unique_columns: ClassVar[bool] = True
 
     topic: str = option("", "The topic.", argument=True)
     key: tuple[str, ...] = option((), "The column that is the record's key, or several.", columns=True)

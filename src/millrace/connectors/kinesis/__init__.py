@@ -130,6 +130,7 @@ class KinesisSink(KinesisAccess, Sink):
     delivery_guarantee: ClassVar[str] = (
         "at least once: a batch that is run again, and a request without an answer, are sent again"
     )
+    unique_columns: ClassVar[bool] = True
 
     name: str = option(help="The stream.", argument=True)
     key: tuple[str, ...] = option(

@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     functions.impossible_intervals,
     columns.unknown_columns,
     columns.unknown_sink_columns,
+    columns.duplicate_sink_columns,
     columns.updates_without_key,
     ranking.rank_column,
     ranking.mixed_directions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from millrace.errors import Problem
@@ -39,6 +40,22 @@ def _unknown_column(name: str, relation: Relation) -> str | None:
     except NotFound as error:
         return error.hint
     return None
+
+
+def duplicate_sink_columns(context: CheckContext) -> Iterator[Problem]:
+    """A sink that writes columns by their names needs each name once."""
+    for sink in context.pipeline.sinks:
+        facts, relation = context.sink_facts(sink), context.relation(sink.table)
+        if not facts.unique_columns or relation.open:
+            continue
+        chosen = facts.form.only if facts.form else ()
+        named = {name.lower() for name in (*chosen, *(name for _, name in facts.columns))}
+        counts = Counter(column.name.lower() for column in relation.columns if column.name)
+        for name, count in counts.items():
+            if count > 1 and (not chosen or name in named):
+                message = f"{sink_name(sink)} cannot write {count} columns of the name {name!r}"
+                hint = f"give one another name in {sink.table!r}, as b.{name} AS b_{name}, instead of * or b.*"
+                yield Problem("column.ambiguous", message, sink.place, hint)
 
 
 def updates_without_key(context: CheckContext) -> Iterator[Problem]:
