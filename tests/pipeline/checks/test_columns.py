@@ -45,6 +45,32 @@ def test_a_watermark_of_a_table_is_on_one_of_its_columns() -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "wrong"),
+    [
+        ("SELECT tag, kind FROM events GROUP BY tag", True),
+        ("SELECT tag, count(*) AS n FROM events", True),
+        ("SELECT e.tag AS t, e.kind, count(*) AS n FROM events e GROUP BY t", True),
+        ("SELECT e.tag, e.kind AS k FROM events e GROUP BY e.tag", True),
+        ("SELECT tag, any_value(kind) AS kind FROM events GROUP BY tag", False),
+        ("SELECT tag AS t, t AS u, kind FROM events GROUP BY 1, 3", False),
+        ("SELECT tag, kind, count(*) AS n FROM events GROUP BY ALL", False),
+        ("SELECT tag, kind FROM events GROUP BY ROLLUP (tag, kind)", False),
+        ("SELECT tag, kind FROM events GROUP BY GROUPING SETS ((tag), (kind))", False),
+        (
+            "SELECT window, window.start, bid.price, upper(tag) AS t FROM events GROUP BY window(at, '1 day'), bid, t",
+            False,
+        ),
+        ("SELECT tag, (SELECT max(kind) FROM events) AS k FROM events", False),
+        ("SELECT tag, max(kind) OVER (ORDER BY at) AS k FROM events", False),
+        ("SELECT transform(collect_list(tag), tag -> tag) AS t, current_date FROM events GROUP BY kind", False),
+        ("SELECT max(tag) FILTER (WHERE kind = 'a') AS t FROM events", False),
+    ],
+)
+def test_a_column_is_grouped_or_in_an_aggregate(query: str, wrong: bool) -> None:
+    assert ("sql.invalid" in conditions(query)) == wrong
+
+
+@pytest.mark.parametrize(
     ("query", "options", "expected"),
     [
         ("SELECT a.tag, b.tag FROM events a JOIN t0 b ON a.at = b.at", {}, ["column.ambiguous"]),

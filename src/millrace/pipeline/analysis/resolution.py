@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from sqlglot import exp
@@ -24,7 +25,7 @@ from millrace.pipeline.analysis.columns import (
     Scope,
     field_type,
 )
-from millrace.pipeline.analysis.sql import location
+from millrace.pipeline.analysis.sql import is_aggregate, location
 from millrace.pipeline.analysis.types import CAST_FUNCTIONS, WINDOW, call_name, generated, is_generator, type_of
 from millrace.pipeline.model import TableDef
 from millrace.pipeline.schema import Array, Type
@@ -104,6 +105,7 @@ class _Resolver:
                 scope.aliases.update({column.name.lower(): column for column in relation.columns if column.name})
         self._visit(node.args.get("where"), scope)
         self._visit(node.args.get("group"), scope, Aliases.WHOLE)
+        self._refuse_ungrouped(node, scope)
         output = Relation(tuple(columns), is_open)
         rows = scope
         if node.args.get("distinct"):
@@ -114,6 +116,31 @@ class _Resolver:
         for window in node.args.get("windows") or ():
             self._visit(window, scope, Aliases.AFTER)
         return output
+
+    def _refuse_ungrouped(self, node: exp.Select, scope: Scope) -> None:
+        """Report what is certainly neither grouped nor aggregated: a column as such, of which GROUP BY says nothing."""
+        group = node.args.get("group")
+        own = (part.walk(prune=lambda inner: isinstance(inner, exp.Query)) for part in node.expressions)
+        if not (group or any(map(is_aggregate, chain(*own)))):
+            return
+        if self.problems or (group and group.args.get("all")) or any(part.is_star for part in node.expressions):
+            return
+        named = {part.alias.lower(): part for part in node.expressions if isinstance(part, exp.Alias)}
+        grouped = set(named) if group is None else _names(group) | set(named)
+        for name in _names(group) & set(named) if group else ():
+            grouped |= _names(named[name])
+        for place in group.find_all(exp.Literal) if group else ():
+            for part in node.expressions[int(place.name) - 1 : int(place.name)] if place.name.isdigit() else ():
+                grouped |= _names(part)
+        for part in node.expressions:
+            column = part.unalias()
+            if not isinstance(column, exp.Column) or (name := column.name).lower() in grouped:
+                continue
+            columns, fields, _ = scope.candidates(_parts(column))
+            if columns and not fields:
+                message = f"{name!r} is neither grouped nor in an aggregate"
+                hint = f"group by {name} as well, or write any_value({name})"
+                self._report(NotFound("sql.invalid", message, hint), part)
 
     def _windows(self, node: exp.Select) -> Iterator[tuple[str, ResolvedColumn]]:
         """Yield the columns that `GROUP BY window(…)` adds to what the SELECT list may name."""
@@ -311,6 +338,11 @@ class _Resolver:
 
 def _parts(node: exp.Column) -> list[str]:
     return [part.name for part in node.parts]
+
+
+def _names(node: Any) -> set[str]:
+    """Return the names in an expression: of columns, their fields and tables, and of functions."""
+    return {part.name.lower() for part in node.find_all(exp.Identifier)} | {call_name(part) for part in node.walk()}
 
 
 def _variables(node: exp.Lambda, scope: Scope) -> dict[str, Type | None]:
