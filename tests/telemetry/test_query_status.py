@@ -140,6 +140,16 @@ def test_many_late_rows_are_a_warning() -> None:
     assert warning.startswith("query 'popular': 15 of 1,000 rows came too late, up to 1 m 30 s older than")
 
 
+def test_late_rows_without_alignment() -> None:
+    run_status = RunStatus()
+    run_status.started("popular")
+    run_status.batch_done(batch(0, late=5))
+    assert "alignment" not in run_status.warnings()[0]
+    run_status.batch_done(batch(1, late=5, alignment_off=True))
+    run_status.batch_done(batch(2, rows=0))
+    assert "alignment" in run_status.warnings()[0]
+
+
 def test_late_rows_that_spark_has_grouped_are_compared_by_their_share() -> None:
     run_status = RunStatus()
     run_status.started("popular")

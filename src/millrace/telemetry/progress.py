@@ -92,6 +92,8 @@ class BatchProgress:
     """The share of the rows that came after the watermark as far as it is known, where they are not counted."""
     late_by_ms: int = 0
     """By how much the oldest row of the batch was older than the watermark; 0 also where it is not known."""
+    alignment_off: bool = False
+    """Whether an option of one of its sources says that batches are not cut by event time."""
     sources: tuple[SourceProgress, ...] = ()
     sink: str = ""
     sink_rows: int | None = None

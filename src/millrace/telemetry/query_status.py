@@ -81,6 +81,8 @@ class QueryStatus:
     """Whether all of them are counted as records; of some Spark gives only a count after grouping."""
     late_estimate: int = 0
     """How many records were late, about, where they are not counted."""
+    alignment_off: bool = False
+    """Whether an option says that batches are not cut by event time."""
     last: BatchProgress | None = None
     """The newest batch that did something, or the newest progress at all."""
     error: MillraceError | None = None
@@ -139,6 +141,7 @@ class RunStatus:
                 late_by_ms=max(status.late_by_ms, progress.late_by_ms if progress.late_rows else 0),
                 late_counted=status.late_counted and (progress.late_counted or not progress.late_rows),
                 late_estimate=status.late_estimate + progress.late_estimate,
+                alignment_off=status.alignment_off or progress.alignment_off,
                 last=progress,
                 restart=None if works else status.restart,
             )
@@ -198,7 +201,7 @@ class RunStatus:
     def warnings(self) -> list[str]:
         """What somebody should know at the end of the run who looks at nothing else, in a line each."""
         return [
-            f"query {query.query!r}: {_late(query)}{_age(query)}: a longer delay of the watermark keeps them"
+            f"query {query.query!r}: {_late(query)}{_age(query)}: {_advice(query)}"
             for query in self.queries()
             if query.late_estimate > _MAX_LATE_SHARE * query.rows
         ]
@@ -228,6 +231,12 @@ def _late(query: QueryStatus) -> str:
 def _age(query: QueryStatus) -> str:
     older = f", up to {format_duration(query.late_by_ms / 1000)} older than the watermark"
     return older if query.late_by_ms else ""
+
+
+def _advice(query: QueryStatus) -> str:
+    if query.alignment_off:
+        return "without alignment: off, or with a longer delay of the watermark, they are kept"
+    return "a longer delay of the watermark keeps them"
 
 
 def _late_total(queries: Iterable[QueryStatus]) -> str:

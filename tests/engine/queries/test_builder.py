@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ import millrace as mr
 from checkpoint_files import commit_last_batch, write_checkpoint
 from millrace.connectors.base.api import RunContext
 from millrace.engine.checkpoints.last_batch import is_last_batch_done, plan_last_batch
-from millrace.engine.queries.builder import QueryBuilder, require_supported
+from millrace.engine.queries.builder import QueryBuilder, QueryTables, require_supported
 from millrace.pipeline.plan import make_plan
+from millrace.telemetry.progress import BatchProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,3 +48,18 @@ def test_the_end_of_event_time_is_withdrawn_once_in_a_run(tmp_path: Path, starte
     builder = QueryBuilder(pipeline.model(), context, started_queries={"clicks"} if started else set())
     builder._clear(make_plan(pipeline.model()).queries[0])
     assert is_last_batch_done(folder) is started
+
+
+@pytest.mark.parametrize("alignment", ["off", "arrival"])
+def test_what_is_late_without_alignment_is_known(tmp_path: Path, alignment: str) -> None:
+    pipeline = mr.Pipeline("p")
+    pipeline.source(
+        "clicks", mr.kafka("clicks", schema="at timestamp", alignment=alignment), watermark=("at", "5 seconds")
+    )
+    pipeline.sink("clicks", mr.files(str(tmp_path / "out")))
+    no_cluster: Any = None
+    builder = QueryBuilder(pipeline.model(), RunContext(tmp_path, no_cluster))
+    QueryTables(builder, make_plan(pipeline.model()).queries[0])
+    late = builder.late_records["clicks"]
+    progress = BatchProgress("clicks", "run", 0, datetime.now(UTC), input_rows=1)
+    assert late.counted(progress).alignment_off is (alignment == "off")

@@ -103,7 +103,7 @@ def late_records(folder: Path, *counted: np.ndarray, sources: int = 1, watermark
     (folder / "offsets").mkdir(exist_ok=True)
     metadata = {"batchWatermarkMs": round(watermark_s * 1000), "batchTimestampMs": 0, "conf": {}}
     (folder / "offsets" / "2").write_text(f"v1\n{json.dumps(metadata)}\n{{}}", "utf-8")
-    found = LateRecords(folder, (MINUTE,), sources, [Accumulator()])
+    found = LateRecords(folder, (MINUTE,), sources, accumulators=[Accumulator()])
     for task, event_times in enumerate(counted):
         found.accumulators[0].add({3: {task: spans_of(event_times)}})
     return found

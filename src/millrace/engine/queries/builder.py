@@ -294,10 +294,10 @@ class QueryTables:
         self._builder = builder
         self._query = query
         self._built: dict[str, DataFrame] = {}
-        pipeline = builder.pipeline
-        streams = sum(not source.static for source in pipeline.upstream_sources(query.table))
-        windows = event_time_windows(pipeline, query.table)
-        self._late = LateRecords(builder.checkpoint(query), windows, streams)
+        streams = [source for source in builder.pipeline.upstream_sources(query.table) if not source.static]
+        alignment_off = any(dict(source.connection.options).get("alignment") == "off" for source in streams)
+        windows = event_time_windows(builder.pipeline, query.table)
+        self._late = LateRecords(builder.checkpoint(query), windows, len(streams), alignment_off)
         builder.late_records[query.name] = self._late
 
     def frame(self, name: str) -> DataFrame:

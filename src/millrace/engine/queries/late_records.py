@@ -136,6 +136,8 @@ class LateRecords:
     """None where they are not known."""
     sources: int
     """The streams that the query reads."""
+    alignment_off: bool = False
+    """Whether an option of one of them says that batches are not cut by event time."""
     accumulators: list[Any] = field(default_factory=list)
     """Of `TaskSpans`: one for each source whose records are counted."""
 
@@ -143,6 +145,7 @@ class LateRecords:
         """Return the progress of a batch with its late records; the counts up to this batch are given up."""
         if not progress.executed:
             return progress  # of the batch that is about to begin
+        progress = replace(progress, alignment_off=self.alignment_off)
         tasks: list[Spans] = []
         for accumulator in self.accumulators:
             tasks += accumulator.value.get(progress.batch, {}).values()
