@@ -102,6 +102,13 @@ def test_a_detached_child_outlives_its_parent(tmp_path: Path) -> None:
     assert gone(pid)
 
 
+def test_a_process_that_has_no_arguments_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux sets them at the end of exec, after the parent knows that it succeeded."""
+    arguments = iter([[], [], ["millrace", "kafka"]])
+    monkeypatch.setattr(psutil.Process, "cmdline", lambda _: next(arguments))
+    assert Identity(os.getpid(), "kafka").process() is not None
+
+
 def test_a_pid_that_was_used_again_is_another_process() -> None:
     argument = psutil.Process().cmdline()[-1]
     assert Identity(os.getpid(), argument).process() is not None

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ _FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 """A line of a Java stack trace."""
 STOP_GRACE = 30.0
 """Seconds that a process may take to stop before it is killed."""
+_EXEC_S = 1.0
+"""How long a process that has just been started may have no arguments: Linux sets them at the end of exec."""
+_POLL_INTERVAL_S = 0.005
 _PORTS = range(20_000, 30_000)
 """Below those that systems assign by default (Linux from 32768), and those of Kubernetes' nodes.
 Among these a server that is away for a moment may find its port taken, and its clients talk to a stranger meanwhile."""
@@ -50,7 +54,10 @@ class Identity:
         """The process if it still runs."""
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(self.pid)
-            return process if self.argument in process.cmdline() else None
+            deadline = time.monotonic() + _EXEC_S
+            while not (arguments := process.cmdline()) and time.monotonic() < deadline:
+                time.sleep(_POLL_INTERVAL_S)
+            return process if self.argument in arguments else None
         return None
 
     def stop(self, grace: float = STOP_GRACE) -> None:
