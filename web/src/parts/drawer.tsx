@@ -1,6 +1,6 @@
 // A panel at the right that tells more about one thing; Escape closes it and gives the focus back.
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { Icon } from "./icon";
 
 export function Drawer({
@@ -17,7 +17,8 @@ export function Drawer({
   wide?: boolean;
 }): JSX.Element {
   const drawer = useRef<HTMLElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
+    // Before the page is painted: an Escape that comes at once is the drawer's.
     const before = document.activeElement;
     drawer.current?.focus({ preventScroll: true });
     return () => {
