@@ -16,8 +16,11 @@ die_with_parent(int(sys.argv[1]))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux ends processes with their parent")
-@pytest.mark.parametrize(("lives", "code"), [(True, 0), (False, -signal.SIGKILL)])
+KILLED = -signal.SIGKILL if sys.platform == "linux" else 0
+"""Only Linux ends processes with their parent."""
+
+
+@pytest.mark.parametrize(("lives", "code"), [(True, 0), (False, KILLED)])
 def test_a_parent_that_has_ended_before_ends_its_child(lives: bool, code: int) -> None:
     parent = os.getpid() if lives else os.getppid()
     child = subprocess.run([sys.executable, "-c", PROGRAM, str(parent)], check=False)

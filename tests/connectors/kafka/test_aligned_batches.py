@@ -311,7 +311,7 @@ def test_a_replay_ends_where_it_should(cluster: Cluster, topic: str) -> None:
     assert read_step(reader, reader.initialOffset(), 100) == {topic: {"0": 2, "1": 3, "2": 0}}
 
 
-def test_batches_are_the_same_whoever_plans_them(cluster: Cluster, topic: str) -> None:
+def test_batches_are_the_same_in_every_process_that_plans_them(cluster: Cluster, topic: str) -> None:
     """After a crash another process plans the next batch, without what the first one had looked at ahead."""
     times = busy_at_different_times(11, 600)
     put(cluster, topic, times)
