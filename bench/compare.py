@@ -1,6 +1,6 @@
 """Millrace and its peers on the same data in one run: the table on the terminal, JSON, tables and a chart in a folder.
 
-python bench/compare.py [--quick] [--jobs W,A,E,L1,L2,S,B] [--peers NAME,…] [--rounds N] [--into DIR] [--add]
+python bench/compare.py [--quick] [--jobs W,A,E,L1,L2,M1,M2,S,B] [--peers NAME,…] [--rounds N] [--into DIR] [--add]
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from peers.suite import Case, Live, cases
 from millrace.clients.kafka.cluster import Cluster
 
 
-def main() -> None:
-    """Prepare who can be had, run round by round, show."""
+def main(about: str | None = __doc__, jobs: str | None = None) -> None:
+    """Prepare who can be had, run round by round, show; `jobs` are taken if none are named."""
     signal.signal(signal.SIGTERM, ended)
-    given = arguments()
+    given = arguments(about, jobs)
     wanted = given.jobs.split(",") if given.jobs else []
     chosen = [case for case in cases(given.quick, given.scale) if not wanted or case.letter in wanted]
     results = Results(given.into, add=given.add)
@@ -43,11 +43,11 @@ def ended(*_: object) -> None:
     sys.exit("ended")
 
 
-def arguments() -> argparse.Namespace:
+def arguments(about: str | None, jobs: str | None) -> argparse.Namespace:
     """What is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer records, one round")
-    parser.add_argument("--jobs", help="only these, by letter")
+    parser.add_argument("--jobs", default=jobs, help="only these, by letter")
     parser.add_argument("--peers", help="only those whose names begin like one of these")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--scale", type=float, default=1.0, help="so many times the records, except those of S")

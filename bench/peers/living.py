@@ -31,6 +31,9 @@ class Lived:
     p99: float
     cpu: float
     memory: int
+    batches: int
+    """Micro-batches in the time that was measured; 0 for a program without."""
+    seconds: float
 
     def row(self) -> dict[str, float]:
         """For JSON."""
@@ -54,17 +57,19 @@ def run(cluster: Cluster, job: Latency, peer: Peer, mark: str, warm: float, seco
         try:
             _wait(program, job, lambda: bool(job.came) and job.missing() < BEHIND, PATIENCE)
             _pass(program, warm)
-            since = time.time()
+            since, before = time.time(), _batches(Path(folder))
             began = time.monotonic()
             _pass(program, seconds)
-            used = (program.cpu(time.monotonic()) - program.cpu(began)) / seconds
+            took_s = time.monotonic() - began
+            used = (program.cpu(time.monotonic()) - program.cpu(began)) / took_s
+            memory, batches = program.memory(), _batches(Path(folder)) - before
             stop.set()
             sender.join()
             _wait(program, job, lambda: not job.missing(), PATIENCE)
             if job.problem():
                 raise WrongError(str(job.problem()))
             took = sorted(job.took(since))
-            return Lived(took[len(took) // 2], took[len(took) * 99 // 100], used, program.memory())
+            return Lived(took[len(took) // 2], took[len(took) * 99 // 100], used, memory, batches, took_s)
         finally:
             stop.set()
             over.set()
@@ -72,6 +77,12 @@ def run(cluster: Cluster, job: Latency, peer: Peer, mark: str, warm: float, seco
             reader.join()
             sender.join()
             topics.delete(cluster, [source, target])
+
+
+def _batches(folder: Path) -> int:
+    """How many micro-batches Spark's checkpoints know of: that of the query that has the most."""
+    numbers = (int(path.name) for path in folder.glob("**/offsets/*") if path.name.isdigit())
+    return max(numbers, default=-1) + 1
 
 
 def _pass(program: Watched, seconds: float) -> None:

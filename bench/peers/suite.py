@@ -15,7 +15,7 @@ from peers.each.pathway import Pathway
 from peers.each.pyspark import PlainPySpark, TunedPySpark
 from peers.each.quix import Quix
 from peers.jobs.ads import Ads
-from peers.jobs.latency import Latency, keyed, stateless
+from peers.jobs.latency import Latency, filtered, keyed, stateless, windowed
 from peers.jobs.once import Copied
 from peers.jobs.state import State
 from peers.jobs.words import Words
@@ -75,6 +75,8 @@ def cases(quick: bool, scale: float = 1.0) -> Iterator[Case]:
     yield CatchUp("E", Copied, sized(300_000, 1_000_000), _able("once"))
     for letter, job in (("L1", stateless), ("L2", keyed)):
         yield Live(letter, job, *((20.0, 10.0) if quick else (20.0, 30.0)), _able(job.__name__))
+    for letter, job in (("M1", windowed), ("M2", filtered)):
+        yield Live(letter, job, *((30.0, 30.0) if quick else (60.0, 180.0)), _able(job.__name__))
     for keys in (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000, 5_000_000):
         able = (peer for peer in _able("state") if peer.name in STATEFUL)
         yield CatchUp("S", State, keys, (*able, ON_DISK))

@@ -46,6 +46,10 @@ def tables(made: Made) -> Iterator[Table]:
         runs = _of(made, letter)
         if runs:
             yield Table(f"{letter}: {_about(runs)}", _LATENCY, [_latency(run) for run in runs])
+    for letter in ("M1", "M2"):
+        runs = _of(made, letter)
+        if runs:
+            yield Table(f"{letter}: {_about(runs)}", _AT_REST, [_at_rest(run) for run in runs])
     if runs := _of(made, "S"):
         yield from _growth(runs)
     if runs := _of(made, "B"):
@@ -55,6 +59,7 @@ def tables(made: Made) -> Iterator[Table]:
 
 _THROUGHPUT = ("", "cold s", "cold CPU s", "warm records/s", "warm CPU s per million", "memory", "runs")
 _LATENCY = ("", "p50 ms", "p99 ms", "CPU", "memory", "runs")
+_AT_REST = ("", "p50 ms", "p99 ms", "CPU", "ms a batch", "CPU ms a batch", "memory", "runs")
 _PARTS = ("", "warm records/s", "warm CPU s per million", "against all", "runs")
 
 
@@ -96,6 +101,22 @@ def _latency(run: Made) -> list[str]:
     if "wrong" in run:
         return [_name(run), "wrong", *([""] * (len(_LATENCY) - 2))]
     return [_name(run), f"{run['p50']:.1f}", f"{run['p99']:.1f}", f"{run['cpu']:.0%}", _memory(run), _runs(run)]
+
+
+def _at_rest(run: Made) -> list[str]:
+    if "wrong" in run:
+        return [_name(run), "wrong", *([""] * (len(_AT_REST) - 2))]
+    took_ms = run["seconds"] * 1000 / run["batches"] if run["batches"] else None
+    batch = ["", ""] if took_ms is None else [f"{took_ms:,.0f}", f"{took_ms * run['cpu']:,.0f}"]
+    return [
+        _name(run),
+        f"{run['p50']:,.0f}",
+        f"{run['p99']:,.0f}",
+        f"{run['cpu']:.0%}",
+        *batch,
+        _memory(run),
+        _runs(run),
+    ]
 
 
 def _growth(runs: Sequence[Made]) -> Iterator[Table]:

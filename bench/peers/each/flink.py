@@ -18,7 +18,7 @@ class Flink(Peer):
     """
 
     name = "Flink"
-    jobs = frozenset({"words", "ads", "once", "state", "stateless", "keyed"})
+    jobs = frozenset({"words", "ads", "once", "state", "stateless", "keyed", "windowed", "filtered"})
 
     def prepare(self) -> None:
         """PyFlink, the connector, and the function that is compiled against PyFlink's own jars."""

@@ -13,7 +13,7 @@ class KafkaStreams(Peer):
     """Two threads, results every second; state in memory, in RocksDB for S; exactly once for E only."""
 
     name = "Kafka Streams"
-    jobs = frozenset({"words", "ads", "once", "state", "stateless", "keyed"})
+    jobs = frozenset({"words", "ads", "once", "state", "stateless", "keyed", "windowed", "filtered"})
 
     def prepare(self) -> None:
         """Jars, and the compiled program."""

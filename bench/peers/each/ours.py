@@ -17,7 +17,7 @@ from peers.tables import ALL
 class Millrace(Peer):
     """By default: exactly once into Kafka, dead letters, lag commits. Without the page: the others have none."""
 
-    jobs = frozenset({"words", "ads", "once", "state", "stateless", "keyed"})
+    jobs = frozenset({"words", "ads", "once", "state", "stateless", "keyed", "windowed", "filtered"})
 
     def __init__(
         self,

@@ -41,4 +41,5 @@ class TunedPySpark(PlainPySpark):
     """The settings of an expert: partitions as cores, no page, larger fetches, real-time mode for latency."""
 
     name = "tuned PySpark"
+    jobs = PlainPySpark.jobs | {"windowed", "filtered"}
     tuned = "1"

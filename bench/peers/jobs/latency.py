@@ -1,14 +1,17 @@
-"""L1 and L2: a thousand records a second, each with a number that tells when it was sent; when is its result there?"""
+"""L1, L2, M: a thousand records a second, each with a number that says when it was sent; when is its result there?"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import orjson
 
 KEYS = 10_000
 """So many that a key comes again only after seconds: hardly two records of one key share a batch."""
+WINDOW_KEYS = 100
+WINDOW_MS = 10_000
 
 
 @dataclass
@@ -23,7 +26,7 @@ class Latency:
     came: dict[int, float] = field(default_factory=dict)
     twice: int = 0
     wrong: list[str] = field(default_factory=list)
-    _covered: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    _covered: dict[Hashable, int] = field(default_factory=lambda: defaultdict(int))
 
     def record(self, now: float) -> tuple[int, bytes, bytes]:
         """Partition, key and bytes of the next record."""
@@ -39,7 +42,7 @@ class Latency:
         said = orjson.loads(value)
         if said.get("diff") == -1:
             return
-        if self.name == "stateless":
+        if "even" in said:
             self._passed(said, now)
         else:
             self._counted(int(said["key"]), int(said["count"]), now)
@@ -84,3 +87,42 @@ def stateless() -> Latency:
 def keyed() -> Latency:
     """A running count."""
     return Latency("keyed", "L2", "running count by key, 1,000 records/s")
+
+
+@dataclass
+class Windowed(Latency):
+    """Records are counted by key in windows of their event time, which is when they were sent."""
+
+    _in_window: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    """The records of each key and window, in their order."""
+
+    def record(self, now: float) -> tuple[int, bytes, bytes]:
+        """Partition, key and bytes of the next record."""
+        number = len(self.sent)
+        self.sent.append(now)
+        key, at = number % WINDOW_KEYS, int(now * 1000)
+        self._in_window[key, at // WINDOW_MS * WINDOW_MS].append(number)
+        return key % self.partitions, b"%d" % key, b'{"key":%d,"at":%d}' % (key, at)
+
+    def take(self, value: bytes, now: float) -> None:
+        """A count, which covers the first records of its key and window."""
+        said = orjson.loads(value or b"{}")
+        if "count" not in said or said.get("diff") == -1:
+            return
+        window, count = (int(said["key"]), int(said["window"])), int(said["count"])
+        numbers = self._in_window.get(window, [])
+        if count > len(numbers):
+            self.wrong.append(f"{window}: {count} of {len(numbers)}")
+        for number in numbers[self._covered[window] : count]:
+            self.came[number] = now
+        self._covered[window] = max(count, self._covered[window])
+
+
+def windowed() -> Latency:
+    """A count by key in windows of 10 s, updated as records come."""
+    return Windowed("windowed", "M1", "windowed count, 1,000 records/s, at rest")
+
+
+def filtered() -> Latency:
+    """A filter and a new column, in micro-batches where a program has them."""
+    return Latency("filtered", "M2", "filter and project, 1,000 records/s, at rest")

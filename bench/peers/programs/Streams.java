@@ -47,7 +47,8 @@ public class Streams {
             case "words": words(builder); break;
             case "ads": ads(builder); break;
             case "once": once(builder); break;
-            case "stateless": stateless(builder); break;
+            case "stateless": case "filtered": stateless(builder); break;
+            case "windowed": windowed(builder); break;
             default: counted(builder);
         }
         KafkaStreams streams = new KafkaStreams(builder.build(), settings());
@@ -57,13 +58,14 @@ public class Streams {
     }
 
     static Properties settings() {
-        boolean live = JOB.equals("stateless") || JOB.equals("keyed");
+        boolean atRest = JOB.equals("windowed") || JOB.equals("filtered");
+        boolean live = atRest || JOB.equals("stateless") || JOB.equals("keyed");
         Properties chosen = new Properties();
         chosen.put(StreamsConfig.APPLICATION_ID_CONFIG, "streams-" + SOURCE);
         chosen.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, ENV.get("BOOTSTRAP"));
         chosen.put(StreamsConfig.STATE_DIR_CONFIG, ENV.get("FOLDER") + "/state");
         chosen.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 2);
-        chosen.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 1000);
+        chosen.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, atRest ? 100 : 1000);
         chosen.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, live ? 0 : 64 * 1024 * 1024);
         chosen.put("consumer.auto.offset.reset", "earliest");
         chosen.put("consumer.isolation.level", "read_committed");
@@ -72,7 +74,7 @@ public class Streams {
         if (!JOB.equals("state")) {
             chosen.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);
         }
-        if (JOB.equals("once")) {
+        if (JOB.equals("once") || atRest) {
             chosen.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         }
         return chosen;
@@ -102,6 +104,17 @@ public class Streams {
             .count(Materialized.with(TEXT, Serdes.Long()))
             .toStream()
             .map((at, count) -> pair(at.key(), "{\"campaign\":\"" + at.key() + "\",\"window\":" + at.window().start() + ",\"count\":" + count + "}")));
+    }
+
+    static void windowed(StreamsBuilder builder) {
+        Consumed<String, Record> records = Consumed.with(TEXT, json(Record.class))
+            .withTimestampExtractor((record, before) -> ((Record) record.value()).at);
+        write(builder.stream(SOURCE, records)
+            .groupByKey(Grouped.with(TEXT, json(Record.class)))
+            .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofSeconds(10), Duration.ofSeconds(5)))
+            .count(Materialized.with(TEXT, Serdes.Long()))
+            .toStream()
+            .map((at, count) -> pair(at.key(), "{\"key\":" + at.key() + ",\"window\":" + at.window().start() + ",\"count\":" + count + "}")));
     }
 
     static void once(StreamsBuilder builder) {

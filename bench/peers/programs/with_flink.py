@@ -5,13 +5,18 @@ import os
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
 JOB = os.environ["JOB"]
-LIVE = JOB in ("stateless", "keyed")
+AT_REST = JOB in ("windowed", "filtered")
+LIVE = AT_REST or JOB in ("stateless", "keyed")
 ADDRESS = f"'properties.bootstrap.servers' = '{os.environ['BOOTSTRAP']}'"
 SOURCE = f"""
     'connector' = 'kafka', 'topic' = '{os.environ["SOURCE"]}', {ADDRESS}, 'scan.startup.mode' = 'earliest-offset',
     'properties.group.id' = 'flink', 'properties.isolation.level' = 'read_committed'
 """
 TARGET = f"'topic' = '{os.environ['TARGET']}', {ADDRESS}"
+ONCE = f"""
+    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'flink-{os.environ["TARGET"]}',
+    'properties.transaction.timeout.ms' = '600000'
+"""
 APPEND = f"'connector' = 'kafka', {TARGET}"
 UPSERT = f"'connector' = 'upsert-kafka', {TARGET}, 'key.format' = 'json', 'value.format' = 'json'"
 SETTINGS = {
@@ -19,7 +24,7 @@ SETTINGS = {
     "pipeline.jars": os.environ["JARS"],
     "pipeline.object-reuse": "true",
     "table.local-time-zone": "UTC",
-    "execution.checkpointing.interval": "1 s" if JOB == "once" else "5 s",
+    "execution.checkpointing.interval": "200 ms" if AT_REST else "1 s" if JOB == "once" else "5 s",
     "execution.checkpointing.dir": f"file://{os.environ['FOLDER']}/checkpoints",
 }
 SLOWER = {
@@ -31,6 +36,8 @@ AT_ONCE = {"execution.buffer-timeout.interval": "1 ms"}
 RECORDS = f"CREATE TABLE records (`key` BIGINT, `at` BIGINT) WITH ({SOURCE}, 'format' = 'json')"
 COUNTS = f"CREATE TABLE results (`key` BIGINT, `count` BIGINT, PRIMARY KEY (`key`) NOT ENFORCED) WITH ({UPSERT})"
 COUNTED = "INSERT INTO results SELECT `key`, COUNT(*) FROM records GROUP BY `key`"
+PASSED = "CREATE TABLE results (`key` BIGINT, `at` BIGINT, even BOOLEAN)"
+TAKEN = "INSERT INTO results SELECT `key`, `at`, MOD(`key`, 2) = 0 FROM records WHERE `key` >= 0"
 JOBS = {
     "words": [
         f"CREATE TABLE texts (line STRING) WITH ({SOURCE}, 'format' = 'raw')",
@@ -65,19 +72,27 @@ JOBS = {
         f"CREATE TABLE texts (line BYTES) WITH ({SOURCE}, 'format' = 'raw')",
         f"""
         CREATE TABLE results (line BYTES) WITH (
-            {APPEND}, 'format' = 'raw', 'sink.delivery-guarantee' = 'exactly-once',
-            'sink.transactional-id-prefix' = 'flink-{os.environ["TARGET"]}',
-            'properties.transaction.timeout.ms' = '600000'
+            {APPEND}, 'format' = 'raw', {ONCE}
         )
         """,
         "INSERT INTO results SELECT line FROM texts",
     ],
     "state": [RECORDS, COUNTS, COUNTED],
     "keyed": [RECORDS, COUNTS, COUNTED],
-    "stateless": [
+    "stateless": [RECORDS, f"{PASSED} WITH ({APPEND}, 'format' = 'json')", TAKEN],
+    "filtered": [RECORDS, f"{PASSED} WITH ({APPEND}, 'format' = 'json', {ONCE})", TAKEN],
+    # Not a windowing function: that gives a window's count only when the window ends.
+    "windowed": [
         RECORDS,
-        f"CREATE TABLE results (`key` BIGINT, `at` BIGINT, even BOOLEAN) WITH ({APPEND}, 'format' = 'json')",
-        "INSERT INTO results SELECT `key`, `at`, MOD(`key`, 2) = 0 FROM records WHERE `key` >= 0",
+        f"""
+        CREATE TABLE results (
+            `key` BIGINT, `window` BIGINT, `count` BIGINT, PRIMARY KEY (`key`, `window`) NOT ENFORCED
+        ) WITH ({UPSERT}, {ONCE})
+        """,
+        """
+        INSERT INTO results SELECT `key`, `at` / 10000 * 10000, COUNT(*) FROM records
+        GROUP BY `key`, `at` / 10000 * 10000
+        """,
     ],
 }
 

@@ -46,8 +46,19 @@ if JOB == "state":
     pipeline.source("records", mr.kafka(SOURCE, schema="key bigint, at bigint", on_bad=ON_BAD))
     pipeline.sql("results", "SELECT key, count(*) AS count FROM records GROUP BY key")
 
-if JOB == "stateless":
-    pipeline.source("records", mr.kafka(SOURCE, schema="key bigint, at bigint", on_bad="drop"))
+if JOB == "windowed":
+    pipeline.source("records", mr.kafka(SOURCE, schema="key bigint, at bigint", on_bad=ON_BAD))
+    pipeline.sql("seen", "SELECT key, timestamp_millis(at) AS at FROM records", watermark=("at", "5 seconds"))
+    pipeline.sql(
+        "results",
+        """
+        SELECT key, unix_millis(window(at, '10 seconds').start) AS window, count(*) AS count
+        FROM seen GROUP BY key, window(at, '10 seconds')
+        """,
+    )
+
+if JOB in ("stateless", "filtered"):
+    pipeline.source("records", mr.kafka(SOURCE, schema="key bigint, at bigint", on_bad="drop" if live else ON_BAD))
     pipeline.sql("results", "SELECT key, at, key % 2 = 0 AS even FROM records WHERE key >= 0")
 
 if JOB == "keyed":
@@ -56,6 +67,8 @@ if JOB == "keyed":
 
 if live:
     pipeline.sink("results", mr.kafka(TARGET, guarantee="at-least-once"), mode="update")
+elif JOB == "filtered":
+    pipeline.sink("results", mr.kafka(TARGET, guarantee=GUARANTEE))
 elif JOB == "once":
     pipeline.sink("results", mr.kafka(TARGET, format="raw", value="value", guarantee=GUARANTEE))
 else:

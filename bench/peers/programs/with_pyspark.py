@@ -12,6 +12,7 @@ EVENT = (
 )
 NEEDED = "ad_id string, event_type string, event_time bigint"
 LIVE = JOB in ("stateless", "keyed")
+AT_REST = JOB in ("windowed", "filtered")
 RULES = "org.apache.spark.sql.catalyst.optimizer"
 
 
@@ -42,7 +43,7 @@ def messages(spark: SparkSession) -> DataFrame:
         .option("subscribe", os.environ["SOURCE"])
         .option("startingOffsets", "earliest")
     )
-    if TUNED and not LIVE:
+    if TUNED and not LIVE and not AT_REST:
         reader = reader.option("kafka.max.partition.fetch.bytes", str(8 * 2**20))
         reader = reader.option("kafka.fetch.min.bytes", str(2**20)).option("kafka.fetch.max.wait.ms", "100")
     return reader.load()
@@ -72,13 +73,20 @@ def state(lines: DataFrame) -> DataFrame:
     return records(lines).groupBy("key").count()
 
 
+def windowed(lines: DataFrame) -> DataFrame:
+    seen = records(lines).withColumn("at", F.timestamp_millis("at")).withWatermark("at", "5 seconds")
+    counts = seen.groupBy("key", F.window("at", "10 seconds").alias("w")).count()
+    return counts.select("key", F.unix_millis("w.start").alias("window"), "count")
+
+
 def stateless(lines: DataFrame) -> DataFrame:
     return records(lines).where("key >= 0").selectExpr("key", "at", "key % 2 = 0 AS even")
 
 
 spark = session()
 spark.sparkContext.setLogLevel("WARN")
-jobs = {"words": words, "ads": ads, "state": state, "stateless": stateless, "keyed": state}
+jobs = {"words": words, "ads": ads, "state": state, "windowed": windowed}
+jobs |= {"stateless": stateless, "filtered": stateless, "keyed": state}
 results = jobs[JOB](messages(spark))
 writer = (
     results.select(F.to_json(F.struct("*")).alias("value"))
