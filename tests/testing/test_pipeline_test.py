@@ -212,6 +212,29 @@ def test_what_cannot_be_tried_is_told(millrace_test: Begin) -> None:
         other.rows("posts")
 
 
+def joined(sql: str) -> mr.Pipeline:
+    """Two streams."""
+    made = mr.Pipeline("joined")
+    for name in ("a", "b"):
+        made.source(name, mr.kafka(name, schema="id int, k string, at timestamp"), watermark=("at", "10 seconds"))
+    made.sql("joined", sql)
+    made.sink("joined", mr.console())
+    return made
+
+
+def test_joins_of_streams_are_as_in_a_run(millrace_test: Begin) -> None:
+    test = millrace_test(joined("SELECT a.id, b.id AS other FROM a FULL JOIN b ON a.at = b.at AND a.k = b.k"))
+    test.give(a=[{"id": 1, "at": at(5)}], b=[{"id": 2, "at": at(5)}])
+    test.watermark(at(60))
+    test.expect("joined", [{"id": 1, "other": None}, {"id": None, "other": 2}], step=None)
+    losing = millrace_test(
+        joined("SELECT x.at FROM (SELECT DISTINCT at FROM a) x LEFT SEMI JOIN (SELECT DISTINCT at FROM b) y USING (at)")
+    )
+    losing.give(a=[])
+    with pytest.raises(MillraceError):
+        losing.rows("joined")
+
+
 def test_a_function_that_raises_is_told_in_one_message(millrace_test: Begin) -> None:
     made = mr.Pipeline("raising")
     made.source("posts", mr.kafka("posts", schema="tag string"))

@@ -21,8 +21,9 @@ from millrace.connectors.base.registry import sink_of, source_of
 from millrace.engine.checkpoints.resume import ResumePlanner
 from millrace.engine.deep_state import spark_operators
 from millrace.engine.failures.explain import explain, explained
-from millrace.engine.queries.builder import QueryBuilder, QueryTables, require_supported, with_watermark
+from millrace.engine.queries.builder import QueryBuilder, QueryTables, with_watermark
 from millrace.engine.queries.panels import panel_mistakes
+from millrace.engine.queries.stateful_plans import require_supported
 from millrace.engine.session.session import scratch_folder
 from millrace.errors import InvalidDefinition, NoCluster, Problem
 from millrace.pipeline.analysis.operators import Operator

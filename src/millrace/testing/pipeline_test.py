@@ -19,6 +19,7 @@ from millrace.connectors.base.registry import sink_of, source_of
 from millrace.dead_letters.letter import DeadLetter, from_json_line
 from millrace.engine.failures.explain import explain, explained
 from millrace.engine.queries.builder import QueryBuilder
+from millrace.engine.queries.stateful_plans import require_supported, with_sql_null_keys
 from millrace.engine.session.session import scratch_folder
 from millrace.engine.session.spark_conf import ROCKSDB, has_arbitrary_state
 from millrace.errors import InputError, InvalidTest, MillraceError, did_you_mean
@@ -73,6 +74,9 @@ class QueryUnderTest:
         for sink in query.sinks:
             with explained(sink.place):
                 sink_of(sink).shape(self._frame)  # raises, as in a run, if the sink cannot write these columns
+        with explained(query.place):
+            require_supported(self._frame, query.mode)
+        self._frame = with_sql_null_keys(self._frame)
         self._batches: dict[int, pa.Table] = {}
         self._crashed_batches: set[int] = set()
         self._late = builder.late_records[query.name]

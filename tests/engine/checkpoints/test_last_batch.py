@@ -11,6 +11,7 @@ from checkpoint_files import END_MS, SOURCE, commit_last_batch, write_checkpoint
 from millrace.connectors.base.registry import connector_names
 from millrace.engine.checkpoints.last_batch import (
     emits_at_end,
+    has_open_windows,
     has_watermark,
     is_last_batch_done,
     is_last_batch_planned,
@@ -111,24 +112,40 @@ COUNTED = "SELECT window(at, '1 minute') AS w, count(*) AS n FROM words GROUP BY
 LATER = "SELECT window(w, '5 minutes') AS v, sum(n) AS n FROM again GROUP BY 1"
 
 
+def test_a_run_that_is_ended_in_its_first_batch_leaves_windows_open(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    source = "words: {kafka: words, schema: 'at timestamp', watermark: [at, 1s]}"
+    file.write_text(
+        f"name: p\nsources: {{{source}}}\ntables: {{t: {json.dumps(COUNTED)}}}\nsinks: [{{from: t, kafka: t}}]\n"
+    )
+    pipeline = load_yaml(file, connector_names())
+    (query,) = make_plan(pipeline).queries
+    assert has_open_windows(pipeline, query, write_checkpoint(tmp_path / "first", committed=False))
+    assert not has_open_windows(pipeline, query, tmp_path / "new")
+
+
 @pytest.mark.parametrize(
     ("first", "second", "read", "separate"),
     [
-        (COUNTED, "SELECT n FROM again", "counts", False),
-        ("SELECT at AS w, 1 AS n FROM words", LATER, "counts", False),
-        ("SELECT at AS w, 1 AS n FROM words", "SELECT n FROM again", "counts", True),
-        (COUNTED, LATER, "others", True),
+        (COUNTED, "SELECT n FROM again", "kafka: counts", False),
+        ("SELECT at AS w, 1 AS n FROM words", LATER, "kafka: counts", False),
+        ("SELECT at AS w, 1 AS n FROM words", "SELECT n FROM again", "kafka: counts", True),
+        (COUNTED, LATER, "kafka: others", True),
+        (COUNTED, LATER, "kafka: , pattern: c.*", False),
+        (COUNTED, LATER, "kafka: , pattern: o.*", True),
+        ("SELECT at AS w, 1 AS n, word FROM words", LATER, "kafka: others", False),
     ],
 )
 def test_event_time_does_not_end_where_queries_feed_each_other(
     tmp_path: Path, first: str, second: str, read: str, separate: bool
 ) -> None:
     file = tmp_path / "p.yaml"
+    written = "kafka: , topic_column: word" if "word FROM" in first else "kafka: counts"
     sources = f"""\
   words: {{kafka: words, schema: 'word string, at timestamp', watermark: [at, 1s]}}
-  again: {{kafka: {read}, schema: 'w timestamp, n long', watermark: [w, 1s]}}"""
+  again: {{{read}, schema: 'w timestamp, n long', watermark: [w, 1s]}}"""
     tables = f"  counts: {json.dumps(first)}\n  later: {json.dumps(second)}"
-    sinks = "sinks: [{from: counts, kafka: counts}, {from: later, kafka: later}]"
+    sinks = f"sinks: [{{from: counts, {written}}}, {{from: later, kafka: later}}]"
     file.write_text(f"name: p\nsources:\n{sources}\ntables:\n{tables}\n{sinks}\n")
     plan = make_plan(load_yaml(file, connector_names()))
     if separate:

@@ -26,8 +26,7 @@ import pyarrow as pa
 
 import millrace as mr
 from millrace.connectors.base.registry import CONNECTORS
-from millrace.engine.queries.builder import require_supported
-from millrace.engine.queries.stateful_plans import with_sql_null_keys
+from millrace.engine.queries.stateful_plans import require_supported, with_sql_null_keys
 from millrace.errors import InvalidDefinition
 from millrace.pipeline.checks import check
 

@@ -13,7 +13,8 @@ import millrace as mr
 from checkpoint_files import commit_last_batch, write_checkpoint
 from millrace.connectors.base.api import RunContext
 from millrace.engine.checkpoints.last_batch import is_last_batch_done, plan_last_batch
-from millrace.engine.queries.builder import QueryBuilder, QueryTables, require_supported
+from millrace.engine.queries.builder import QueryBuilder, QueryTables
+from millrace.engine.queries.stateful_plans import require_supported
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.progress import BatchProgress
 

@@ -25,6 +25,7 @@ from millrace.engine.queries.late_records import (
     EventTimeCounter,
     EventTimeCountParam,
     LateRecords,
+    TaskSpans,
     add_spans,
     count_before,
     spans_in,
@@ -50,9 +51,9 @@ class Accumulator:
     """What Spark's does, in one process."""
 
     def __init__(self) -> None:
-        self.value: dict[int, dict[int, dict[tuple[int, int], int]]] = {}
+        self.value: TaskSpans = {}
 
-    def add(self, other: dict[int, dict[int, dict[tuple[int, int], int]]]) -> None:
+    def add(self, other: TaskSpans) -> None:
         self.value = EventTimeCountParam().addInPlace(self.value, other)
 
 
@@ -105,7 +106,7 @@ def late_records(folder: Path, *counted: np.ndarray, sources: int = 1, watermark
     (folder / "offsets" / "2").write_text(f"v1\n{json.dumps(metadata)}\n{{}}", "utf-8")
     found = LateRecords(folder, (MINUTE,), sources, accumulators=[Accumulator()])
     for task, event_times in enumerate(counted):
-        found.accumulators[0].add({3: {task: spans_of(event_times)}})
+        found.accumulators[0].add({3: {task: (task, spans_of(event_times))}})
     return found
 
 
@@ -118,21 +119,27 @@ def test_records_whose_window_is_over_are_late(tmp_path: Path) -> None:
 
 def test_a_task_that_runs_again_counts_once(tmp_path: Path) -> None:
     found = late_records(tmp_path, times(0, 1))
-    found.accumulators[0].add({3: {0: spans_of(times(0, 1))}})
+    found.accumulators[0].add({3: {0: (7, spans_of(times(0, 1)))}})
     assert found.counted(late(1)).late_rows == 2
+
+
+def test_a_task_that_reads_several_partitions_counts_all_of_them(tmp_path: Path) -> None:
+    found = late_records(tmp_path, times(0, 1))
+    found.accumulators[0].add({3: {0: (0, spans_of(times(0, 1, 2)))}})
+    assert found.counted(late(1)).late_rows == 5
 
 
 def test_counts_that_nobody_asks_for_are_not_kept() -> None:
     found = Accumulator()
     for batch in range(500):
-        found.add({batch: {0: {(0, 1): 1}}})
+        found.add({batch: {0: (0, {(0, 1): 1})}})
     assert max(found.value) == 499
     assert len(found.value) == 100
 
 
 def test_the_counts_of_the_next_batch_stay(tmp_path: Path) -> None:
     found = late_records(tmp_path, times(0))
-    found.accumulators[0].add({4: {0: {(0, 1): 1}}})
+    found.accumulators[0].add({4: {0: (0, {(0, 1): 1})}})
     found.counted(late(0, batch=4, rows=0))  # Spark says that there is nothing to do yet
     assert list(found.accumulators[0].value) == [3, 4]
     found.counted(late(1))

@@ -13,6 +13,7 @@ from millrace.errors import InvalidOption
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+RULES = "spark.sql.optimizer.excludedRules"
 CORES = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
 
 
@@ -93,8 +94,9 @@ def test_real_time_mode_has_slots_to_spare_and_parses_json_once() -> None:
     real = chosen(realtime=True)
     assert real["spark.master"] == REALTIME
     assert int(real["spark.sql.shuffle.partitions"]) <= int(CORES)
-    assert "PushPredicateThroughNonJoin" in real["spark.sql.optimizer.excludedRules"]
-    assert "PushPredicateThroughNonJoin" not in chosen()["spark.sql.optimizer.excludedRules"]
+    assert "PushPredicateThroughNonJoin" in real[RULES]
+    assert "PushPredicateThroughNonJoin" not in chosen()[RULES]
+    assert "PushPredicateThroughNonJoin" in merge_conf(speed_choices(realtime=True), {})[RULES]
 
 
 def test_programs_of_others_keep_their_time_zone() -> None:
@@ -108,8 +110,14 @@ def test_only_pipelines_do_without_reused_exchanges() -> None:
 
 
 def test_only_pipelines_have_semi_joins_whose_plan_does_not_depend_on_sizes() -> None:
-    assert chosen()["spark.sql.optimizer.excludedRules"].endswith(".PushDownLeftSemiAntiJoin")
-    assert "spark.sql.optimizer.excludedRules" not in merge_conf(speed_choices(), {})
+    assert RULES not in merge_conf(speed_choices(), {})
+    for realtime in (False, True):  # a session may have queries in real-time mode and others
+        assert "PushDownLeftSemiAntiJoin" in chosen(realtime=realtime)[RULES]
+
+
+def test_rules_that_a_user_excludes_are_excluded_besides_ours() -> None:
+    given = merge_conf(spark_choices(), {RULES: "a.Rule"})[RULES]
+    assert set(given.split(",")) == {"a.Rule", *chosen()[RULES].split(",")}
 
 
 def test_every_choice_has_a_reason() -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from millrace.clients.kafka.cluster import Cluster
 from millrace.engine.supervision.monitor import QueryMonitor
+from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 
 if TYPE_CHECKING:
@@ -93,6 +94,40 @@ def test_a_look_at_a_stopped_spark_ends_quietly(spark: SparkSession, monkeypatch
     with QueryMonitor(Stopped(), RunStatus(), poll_interval_s=0.01) as watch:  # type: ignore[arg-type]
         watch._thread.join(30)
         assert watch.has_ended
+
+
+class CountedAs:
+    """Says by whom the late records of a batch were counted."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.batches: list[int] = []
+
+    def counted(self, progress: BatchProgress) -> BatchProgress:
+        self.batches.append(progress.batch)
+        return progress
+
+
+def test_late_records_are_those_that_the_same_start_of_a_query_has_counted() -> None:
+    class Query:
+        name, runId, isActive = "q", "r", True  # noqa: N815 - Spark's names
+        status: ClassVar[dict[str, Any]] = {"message": "", "isTriggerActive": True}
+        _jsq = SimpleNamespace(lastProgress=lambda: None)
+
+    first, second = CountedAs("first"), CountedAs("second")
+    late_records: dict[str, Any] = {"q": first}
+    nothing = SimpleNamespace(streams=SimpleNamespace(active=[]))
+    watch = QueryMonitor(nothing, RunStatus(), late_records=late_records)  # type: ignore[arg-type]
+    watch.track(Query())  # type: ignore[arg-type]
+    late_records["q"] = second
+    told = SimpleNamespace(
+        batchId=lambda: 7,
+        timestamp=lambda: "2026-01-01T10:00:00.000Z",
+        json=lambda: '{"batchId": 7, "timestamp": "2026-01-01T10:00:00.000Z", "durationMs": {"addBatch": 1}}',
+    )
+    Query._jsq = SimpleNamespace(lastProgress=lambda: told, recentProgress=lambda: [told])
+    watch.poll()
+    assert (first.batches, second.batches) == ([7], [])
 
 
 def test_a_clock_that_is_set_back_hides_no_batch() -> None:

@@ -26,6 +26,10 @@ AWAY = KafkaUnreachable("no broker answers")
 CUT = Exception("Job aborted: java.io.IOException: java.lang.InterruptedException at Shell.runCommand")
 
 
+class NotStarted(KafkaUnreachable):
+    """What a start needs is away for a moment."""
+
+
 class Pretended:
     """A query of Spark's: it lives until it is told that it fails, or is stopped."""
 
@@ -70,7 +74,7 @@ class Shop:
 
     def start(self, query: Query) -> Pretended:
         fails = self._fails.pop(0) if self._fails else None
-        if isinstance(fails, QueryFailed):
+        if isinstance(fails, QueryFailed | NotStarted):
             raise fails
         self.started.append(Pretended(query.name, fails))
         return self.started[-1]
@@ -166,6 +170,27 @@ def test_a_last_batch_that_ends_while_a_restart_is_due(tmp_path: Path) -> None:
     queries.wait(None, threading.Event())
     assert len(shop.started) == 1
     queries.require_no_failure()
+
+
+def test_a_last_batch_is_tried_again_where_what_it_needs_was_away(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, NotStarted("no broker answers"))
+    queries = running(shop)
+    assert plan_last_batch(write_checkpoint(tmp_path / "copied"), watermarked=True)
+    queries.run_status.started("copied")
+    queries.start_last_batch(replace(written(), trigger=LAST_BATCH))
+    queries.wait(None, Until(lambda: len(shop.started) == 1))
+    assert shop.started[-1].isActive
+
+
+def test_a_last_batch_whose_plan_cannot_be_read_is_not_taken_as_done(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, AWAY)
+    queries = running(shop)
+    folder = write_checkpoint(tmp_path / "copied")
+    assert plan_last_batch(folder, watermarked=True)
+    (folder / "offsets" / "4").write_text("v1")
+    queries.start_last_batch(replace(written(), trigger=LAST_BATCH))
+    queries.wait(None, Until(lambda: len(shop.started) == 2))
+    assert queries.run_status.query("copied").restarts == 1
 
 
 class Away(Kept):

@@ -14,6 +14,7 @@ the last batch once that is committed. For the same reason a pipeline whose quer
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -24,12 +25,14 @@ from millrace.connectors.base.query_checkpoint import (
     last_planned_batch,
     unfinished_batch,
 )
-from millrace.connectors.base.registry import CONNECTORS
+from millrace.connectors.base.registry import sink_of, source_of
+from millrace.connectors.kafka.sink import KafkaSink
+from millrace.connectors.kafka.source import KafkaSource
 from millrace.engine.checkpoints.checkpoint import metadata_number
 from millrace.errors import InvalidOption, StateMismatch
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
-from millrace.pipeline.model import PipelineDef, Trigger
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, Trigger
 from millrace.pipeline.plan import Plan, Query
 from millrace.telemetry.progress import END_OF_EVENT_TIME
 
@@ -62,12 +65,9 @@ def has_watermark(pipeline: PipelineDef, query: Query) -> bool:
 def require_separate_queries(plan: Plan) -> None:
     """Raise if event time would end for a query before all that another one writes for it is there."""
     for writer in plan.queries:
-        sinks = (CONNECTORS.sink(sink.connection, sink.table) for sink in writer.sinks)
-        written = {target for sink in sinks for target in sink.touches}
         for reader in plan.queries:
-            streams = (source for source in plan.pipeline.upstream_sources(reader.table) if not source.static)
-            sources = (CONNECTORS.source(source.connection, False) for source in streams)
-            shared = written.intersection(target for source in sources for target in source.touches)
+            streams = [source for source in plan.pipeline.upstream_sources(reader.table) if not source.static]
+            shared = [what for sink in writer.sinks for stream in streams if (what := _passed_on(sink, stream))]
             if shared and (emits_at_end(plan.pipeline, writer) or emits_at_end(plan.pipeline, reader)):
                 raise InvalidOption(
                     f"--flush cannot end event time for query {reader.name!r}: it reads {min(shared)}, which query "
@@ -78,9 +78,25 @@ def require_separate_queries(plan: Plan) -> None:
                 )
 
 
+def _passed_on(sink: SinkDef, stream: SourceDef) -> str:
+    """Return what a sink may write that a stream reads; empty if there is nothing."""
+    writer, reader = sink_of(sink), source_of(stream)
+    shared = set(writer.resources(sink.table)).intersection(reader.resources())
+    if shared:
+        return min(shared)
+    if not isinstance(writer, KafkaSink) or not isinstance(reader, KafkaSource):
+        return ""
+    if writer.topic_column:  # it may name any topic
+        return f"topic {reader.pattern or reader.topics()[0]}"
+    return f"topic {writer.topic}" if reader.matching and re.fullmatch(reader.matching, writer.topic) else ""
+
+
 def has_open_windows(pipeline: PipelineDef, query: Query, checkpoint: Path) -> bool:
     """Return whether a query holds rows that its last batch, which is not finished, would write."""
-    return emits_at_end(pipeline, query) and _awaits_end(checkpoint, watermarked=has_watermark(pipeline, query))
+    if not emits_at_end(pipeline, query):
+        return False
+    in_first_batch = last_committed_batch(checkpoint) < 0 <= last_planned_batch(checkpoint)
+    return in_first_batch or _awaits_end(checkpoint, watermarked=has_watermark(pipeline, query))
 
 
 def _awaits_end(checkpoint: Path, *, watermarked: bool) -> bool:

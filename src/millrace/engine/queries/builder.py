@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain, explained
 from millrace.engine.queries import bad_records
 from millrace.engine.queries.late_records import EventTimeCounter, EventTimeCountParam, LateRecords
-from millrace.engine.queries.stateful_plans import require_exact, with_sql_null_keys
+from millrace.engine.queries.stateful_plans import require_supported, with_sql_null_keys
 from millrace.engine.session.spark_conf import is_local
 from millrace.errors import InputError, InvalidDefinition, MillraceError, OffsetsGone, Problem
 from millrace.errors.transport import to_transport
@@ -54,9 +55,18 @@ _MAX_RECORDS_PER_DEAD_LETTER_BATCH = 100_000
 """For a query that only writes dead letters: a run may end before it has read everything."""
 _NOTHING = "nothing"
 """In place of the checkpoint of a query that does not resume: no folder of a checkpoint has the name."""
-_UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 VIEWS = threading.Lock()
 """Held while frames get names and a query is analysed: names belong to the whole session."""
+
+
+@dataclass(frozen=True)
+class PreparedQuery:
+    """A query that is built and not started."""
+
+    writer: DataStreamWriter
+    resuming: ResumePlanner
+    forget_letters: Sequence[Callable[[], None]]
+    """Each removes the dead letters of a source that belong to batches which the query runs again."""
 
 
 @dataclass
@@ -76,7 +86,7 @@ class QueryBuilder:
     """What counts the late records of each query."""
     dead_letter_sources: Collection[str] = ()
     """Sources whose dead letters are written by a query of their own."""
-    _prepared: dict[str, tuple[DataStreamWriter, ResumePlanner]] = field(default_factory=dict)
+    _prepared: dict[str, PreparedQuery] = field(default_factory=dict)
     """Queries that are built and not started."""
     _has_functions: bool = False
     """Whether the session has the pipeline's functions."""
@@ -102,14 +112,15 @@ class QueryBuilder:
 
     def start(self, query: Query) -> StreamingQuery:
         """Start writing a query's table; build it first if that is not done."""
-        prepared = self._prepared.pop(query.name, None)
-        writer, resuming = prepared or self._prepare(query)
+        prepared = self._prepared.pop(query.name, None) or self._prepare(query)
         try:
             self.context.lock.check()
+            for forget in prepared.forget_letters:  # by the id of the query, which is removed with its checkpoint
+                forget()
             self._clear(query)
             if query.sinks:
-                resuming.record()
-            running = writer.start()
+                prepared.resuming.record()
+            running = prepared.writer.start()
         except MillraceError:
             raise
         except Exception as error:
@@ -127,7 +138,7 @@ class QueryBuilder:
                     self.spark.udf.register(function.name, _udf(function))
         self._has_functions = True
 
-    def _prepare(self, query: Query) -> tuple[DataStreamWriter, ResumePlanner]:
+    def _prepare(self, query: Query) -> PreparedQuery:
         """Build a query's table, up to its start."""
         try:
             self.context.lock.check()  # a start removes and writes files of the checkpoint
@@ -135,7 +146,8 @@ class QueryBuilder:
                 self.context.lock.check_start()
             tables, resumes = QueryTables(self, query), self.resumes(query, [sink_of(sink) for sink in query.sinks])
             resuming = ResumePlanner(self.pipeline, query, self.context.state, self.context.accept, resumes=resumes)
-            return self._writer(query, tables.frame(query.table), tables.sources(), resuming), resuming
+            writer = self._writer(query, tables.frame(query.table), tables.sources(), resuming)
+            return PreparedQuery(writer, resuming, tables.forget_letters)
         except MillraceError:
             raise
         except Exception as error:
@@ -294,6 +306,7 @@ class QueryTables:
         self._builder = builder
         self._query = query
         self._built: dict[str, DataFrame] = {}
+        self.forget_letters: list[Callable[[], None]] = []
         streams = [source for source in builder.pipeline.upstream_sources(query.table) if not source.static]
         alignment_off = any(dict(source.connection.options).get("alignment") == "off" for source in streams)
         windows = event_time_windows(builder.pipeline, query.table)
@@ -359,7 +372,8 @@ class QueryTables:
         policy = bad_records.bad_record_policy(
             reader, context, owns=owns, count=dead.get(context.name) if owns else None
         )
-        bad_records.forget_repeated_batches(policy.target, self._builder.checkpoint(self._query), resumes=resumes)
+        forget = partial(bad_records.forget_repeated_batches, policy.target, resumes=resumes)
+        self.forget_letters.append(partial(forget, self._builder.checkpoint(self._query)))
         return read_rows(reader, context, policy, self._event_times(reader, context))
 
     def _event_times(self, reader: MessageSource, context: RunContext) -> EventTimeCounter | None:
@@ -423,20 +437,6 @@ def _has_order(kind: DataType) -> bool:
     if isinstance(kind, types.ArrayType):
         return _has_order(kind.elementType)
     return not isinstance(kind, types.MapType | types.VariantType | types.CalendarIntervalType)
-
-
-def require_supported(frame: DataFrame, mode: str) -> None:
-    """Raise Spark's exception if a stream cannot do what a table wants of it, unless a setting allows it.
-
-    Raise ours where rows would be lost.
-    """
-    jvm: Any = frame.sparkSession._jvm
-    spark, plan = jvm.org.apache.spark.sql, frame._jdf.queryExecution().analyzed()
-    require_exact(plan, jvm)
-    if str(frame.sparkSession.conf.get(_UNSUPPORTED_CHECK)).lower() == "false":
-        return
-    output_mode = getattr(spark.streaming.OutputMode, mode.capitalize())()
-    spark.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, output_mode)
 
 
 def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:

@@ -28,8 +28,8 @@ Span = tuple[int, int]
 """The second at which a span of event time begins, and its seconds."""
 Spans = dict[Span, int]
 """How many records are in each span."""
-TaskSpans = dict[int, dict[int, Spans]]
-"""The counts by batch and task."""
+TaskSpans = dict[int, dict[int, tuple[int, Spans]]]
+"""The counts by batch and partition, each with the attempt that has counted: the last one counts."""
 MARK = "event times "
 """With this begins what a good row carries in the column of dead letters, which are JSON."""
 _WIDTHS_S = (1, 10, 60, 3600, 86_400, 8_640_000, 864_000_000)
@@ -90,7 +90,13 @@ class EventTimeCountParam:
 
     def addInPlace(self, value: TaskSpans, other: TaskSpans) -> TaskSpans:  # noqa: N802 - Spark's
         for batch, tasks in other.items():
-            value.setdefault(batch, {}).update(tasks)
+            counted = value.setdefault(batch, {})
+            for partition, (attempt, spans) in tasks.items():
+                known = counted.get(partition)
+                if known and known[0] == attempt:  # of another partition of the source, which the task reads too
+                    add_spans(known[1], spans)
+                else:
+                    counted[partition] = attempt, spans
         while len(value) > _MAX_BATCHES:
             value.pop(min(value), None)
         return value
@@ -115,7 +121,7 @@ class EventTimeCounter:
         task = TaskContext.get()
         batch = task.getLocalProperty("streaming.sql.batchId") if task else None
         if task and batch and spans:
-            self.accumulator.add({int(batch): {task.partitionId(): spans}})
+            self.accumulator.add({int(batch): {task.partitionId(): (task.taskAttemptId(), spans)}})
 
 
 def event_times(column: pa.Array) -> Times:
@@ -148,7 +154,7 @@ class LateRecords:
         progress = replace(progress, alignment_off=self.alignment_off)
         tasks: list[Spans] = []
         for accumulator in self.accumulators:
-            tasks += accumulator.value.get(progress.batch, {}).values()
+            tasks += [spans for _, spans in accumulator.value.get(progress.batch, {}).values()]
             for batch in [batch for batch in list(accumulator.value) if batch <= progress.batch]:
                 accumulator.value.pop(batch, None)
         if not tasks or not progress.late_rows:

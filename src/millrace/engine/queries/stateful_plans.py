@@ -22,11 +22,26 @@ _FULL = "FULL OUTER"
 _OUTER = ("LEFT OUTER", "RIGHT OUTER", _FULL)
 _SESSION_MARKER = "spark.sessionWindow"
 """Of columns that are session windows (SessionWindow.marker)."""
+_UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 _SOME_TIME_MS = 10**12
 """Any watermark: only whether Spark can compute one for the state is asked."""
 
 
-def require_exact(plan: Any, jvm: Any) -> None:
+def require_supported(frame: DataFrame, mode: str) -> None:
+    """Raise Spark's exception if a stream cannot do what a table wants of it, unless a setting allows it.
+
+    Raise ours where rows would be lost.
+    """
+    jvm: Any = frame.sparkSession._jvm
+    spark, plan = jvm.org.apache.spark.sql, frame._jdf.queryExecution().analyzed()
+    _require_exact(plan, jvm)
+    if str(frame.sparkSession.conf.get(_UNSUPPORTED_CHECK)).lower() == "false":
+        return
+    output_mode = getattr(spark.streaming.OutputMode, mode.capitalize())()
+    spark.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, output_mode)
+
+
+def _require_exact(plan: Any, jvm: Any) -> None:
     """Raise InvalidDefinition if a stream would fail or lose rows."""
     catalyst = jvm.org.apache.spark.sql.catalyst
     patterns = catalyst.trees.TreePattern

@@ -95,7 +95,7 @@ STABLE_SEMI_JOINS = ConfChoice(
     f"{_OPTIMIZER}.PushDownLeftSemiAntiJoin",
     "it moves a semi join below an aggregation or not by the size of a batch: the next finds the state of another plan",
 )
-"""Real-time mode, which excludes other rules, has no joins of streams."""
+"""A session with queries in real-time mode may have others, and a checkpoint may be resumed by either."""
 _RESULT_CHOICES = (
     EXCHANGE_REUSE,
     ConfChoice("spark.sql.session.timeZone", "UTC", "the same input gives the same windows and days on every machine"),
@@ -109,12 +109,13 @@ _RESULT_CHOICES = (
     ),
     ConfChoice("spark.sql.streaming.stopTimeout", "10s", "a query whose batch is interrupted ends soon or not at all"),
 )
+_PARSED_ONCE = ConfChoice(
+    _EXCLUDED_RULES,
+    f"{_OPTIMIZER}.PushDownPredicates,{_OPTIMIZER}.PushPredicateThroughNonJoin",
+    "a filter that is pushed below from_json parses every record again: 1.2 times the CPU",
+)
 _REALTIME_CHOICES = (
-    ConfChoice(
-        _EXCLUDED_RULES,
-        f"{_OPTIMIZER}.PushDownPredicates,{_OPTIMIZER}.PushPredicateThroughNonJoin",
-        "a filter that is pushed below from_json parses every record again: 1.2 times the CPU",
-    ),
+    _PARSED_ONCE,
     ConfChoice(
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs",
         "1",
@@ -181,13 +182,19 @@ def spark_choices(
     """Return all choices for a pipeline; some depend on the settings that are `given`."""
     choices = speed_choices(master=master, realtime=realtime)
     chosen = choices[0].value
-    results = _RESULT_CHOICES if realtime else (*_RESULT_CHOICES, STABLE_SEMI_JOINS)
+    results = (*_RESULT_CHOICES, _both(STABLE_SEMI_JOINS, _PARSED_ONCE) if realtime else STABLE_SEMI_JOINS)
+    choices = tuple(choice for choice in choices if choice is not _PARSED_ONCE)
     if not is_local(chosen):
         return (*choices, *results, _cluster_partitions(chosen, given), *_CLUSTER_CHOICES)
     # The pauses of our collector are fewer but longer, too long for results within milliseconds.
     other_collector = realtime or names_java_option(_COLLECTOR_OPTION, given)  # Java does not start with two
     secret = (AUTHENTICATED,) if in_one_jvm(chosen) else ()
     return (*choices, *results, ON_DISK, *secret, *(() if other_collector else (COLLECTOR,)))
+
+
+def _both(one: ConfChoice, other: ConfChoice) -> ConfChoice:
+    """Return one choice for two lists of the same setting."""
+    return ConfChoice(one.key, f"{one.value},{other.value}", f"{one.why}; {other.why}")
 
 
 def speed_choices(*, master: str | None = None, realtime: bool = False) -> tuple[ConfChoice, ...]:
@@ -225,8 +232,10 @@ def state_store_choices(
 
 
 def merge_conf(choices: Iterable[ConfChoice], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the choices overridden by the settings that are given; options of Java are combined."""
+    """Return the choices overridden by the settings that are given; options of Java and excluded rules are combined."""
     conf = {choice.key: choice.value for choice in choices}
+    if conf.get(_EXCLUDED_RULES) and given.get(_EXCLUDED_RULES):
+        given = {**given, _EXCLUDED_RULES: f"{given[_EXCLUDED_RULES]},{conf[_EXCLUDED_RULES]}"}
     java = given.get(COLLECTOR.key, "")
     if COLLECTOR.key in conf and not _COLLECTOR_OPTION.search(java):
         given = {**given, COLLECTOR.key: f"{conf[COLLECTOR.key]} {java}".strip()}

@@ -44,6 +44,8 @@ class _TrackedQuery:
     progress_key: tuple[int, str] | None = None
     end_note: str = ""
     """What its figures leave out, reported at its end."""
+    late_records: LateRecords | None = None
+    """What counts its late records: that of another start of the query counts other batches."""
 
 
 class QueryMonitor:
@@ -103,6 +105,7 @@ class QueryMonitor:
             if not query.name:
                 self._unnamed_queries += 1
             tracked = _TrackedQuery(query, query.name or f"query {self._unnamed_queries}", end_note=end_note)
+            tracked.late_records = self._late_records.get(tracked.name)
             self._run_status.started(tracked.name)
             self._tracked[run_id] = tracked
 
@@ -184,8 +187,8 @@ class QueryMonitor:
 
     def _report_batch(self, tracked: _TrackedQuery, payload: dict[str, Any]) -> None:
         progress = BatchProgress.of(payload, tracked.name)
-        if late_records := self._late_records.get(tracked.name):
-            progress = late_records.counted(progress)
+        if tracked.late_records:
+            progress = tracked.late_records.counted(progress)
         is_new = progress.executed and progress.batch > tracked.batch  # Spark repeats a batch while it waits
         tracked.batch = progress.batch if progress.executed else tracked.batch
         self._run_status.batch_done(progress)

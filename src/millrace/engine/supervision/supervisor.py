@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from millrace.clients.kafka.cluster import Cluster
 from millrace.engine.checkpoints.checkpoint import BatchState, batch_state
-from millrace.engine.checkpoints.last_batch import LAST_BATCH, is_last_batch_planned
+from millrace.engine.checkpoints.last_batch import LAST_BATCH, is_last_batch_done
 from millrace.engine.failures.classify import Classification, FailureKind, classify
 from millrace.engine.failures.explain import explain
 from millrace.engine.queries.builder import QueryBuilder
@@ -95,8 +95,12 @@ class Supervisor:
 
     def start_last_batch(self, query: Query) -> None:
         """Start a query that has ended once more, for a batch that is planned."""
-        self.queries = [supervised for supervised in self.queries if supervised.name != query.name]
-        self.start(query)
+        supervised = SupervisedQuery(query, RestartState(self.policy))
+        self.queries = [*(other for other in self.queries if other.name != query.name), supervised]
+        try:
+            self._start(supervised)
+        except MillraceError as error:  # the batch is planned, so it is tried again
+            self._failed(supervised, error)
 
     def is_busy(self) -> bool:
         """Return whether a query with sinks runs or waits for a restart."""
@@ -196,9 +200,7 @@ class Supervisor:
 
     def _has_run_last_batch(self, supervised: SupervisedQuery) -> bool:
         """Return whether a query was started for its last batch, and that is committed."""
-        if supervised.query.trigger != LAST_BATCH:
-            return False
-        return not is_last_batch_planned(self.builder.checkpoint(supervised.query))
+        return supervised.query.trigger == LAST_BATCH and is_last_batch_done(self.builder.checkpoint(supervised.query))
 
     def _is_between_batches(self, supervised: SupervisedQuery) -> bool:
         """Return whether no batch is running that might be the one that failed."""
