@@ -108,7 +108,7 @@ def function_hint(name: str, arguments: Sequence[str] = (), durations: Sequence[
         windows = {
             each: window_form(each, time, durations if each == kind else ()) for each in (*_DURATIONS, "cumulate")
         }
-        n = y if y.isdigit() else "n"
+        n = y if y.isdecimal() else "n"
         return f"write {instead.format(x=x, y=y, n=n, at=at, **windows)}"
     near = get_close_matches(name.lower(), sorted(spark_functions()), n=1, cutoff=_CLOSE)
     return f"did you mean {near[0]!r}?" if near else "Spark's documentation lists its functions"

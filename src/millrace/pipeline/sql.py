@@ -14,7 +14,7 @@ from os.path import commonprefix
 from typing import Any
 
 from millrace.errors import InvalidSql
-from millrace.pipeline.spark_functions import window_form
+from millrace.pipeline.spark_functions import spark_functions, window_form
 from millrace.pipeline.spark_intervals import duration_text
 
 _CALL = "millrace_call"
@@ -93,11 +93,18 @@ def _parser_class() -> type[Any]:
     from sqlglot.dialects.spark import Spark
 
     around = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup, exp.HavingMax)
+    names = {name.upper() for name in spark_functions()} | {"SAFE_CAST"}  # whose `x AS int` would not parse otherwise
 
     base: Any = Spark.parser_class
 
     class Parser(base):  # type: ignore[misc]
-        """Spark's parser, which remembers the names of functions and the texts of intervals."""
+        """Spark's parser, which remembers the names of functions and the texts of intervals.
+
+        Functions of other engines are to it what those of the user are: a name with arguments.
+        """
+
+        FUNCTIONS = {name: build for name, build in base.FUNCTIONS.items() if name in names}  # noqa: RUF012
+        FUNCTION_PARSERS = {name: parse for name, parse in base.FUNCTION_PARSERS.items() if name in names}  # noqa: RUF012
 
         def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
             token, following = self._curr, self._next

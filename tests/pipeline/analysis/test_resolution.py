@@ -94,6 +94,18 @@ def test_columns(query: str, expected: str) -> None:
         "SELECT id FROM (SELECT id, id FROM a)",
         "SELECT col0 FROM (SELECT stack(1, 1, 2) FROM a)",
         "SELECT struct(id) AS s, s.id AS i FROM a",
+        "SELECT s.end, s.kind FROM (SELECT max(struct(window(at, '1 day').end, kind)) AS s FROM events)",
+        "SELECT s.r, s.id FROM (SELECT struct(parts[0].r, 1 AS id) AS s FROM events)",
+        "SELECT s.price FROM (SELECT struct((bid).price) AS s FROM events)",
+        "SELECT s.q FROM (SELECT struct(element_at(parts, 1).q, kind) AS s FROM events)",
+        "SELECT s.col1 FROM (SELECT struct(kind AS col1, m) AS s FROM events)",
+        "SELECT s.anything FROM (SELECT struct(bid['price'], kind) AS s FROM events)",
+        "SELECT transform(parts, Q -> q.r), aggregate(tags, 0, (Acc, x) -> acc + 1) FROM events",
+        "SELECT transform(parts, Kind -> kind.r) FROM events",
+        "SELECT bigint(), tinyint(), binary() FROM a",
+        "SELECT DISTINCT a.tag FROM a ORDER BY a.tag",
+        "SELECT DISTINCT x.* FROM a x ORDER BY x.tag, id",
+        "SELECT replace(tag, '²', '2') AS t, count(*) AS n FROM a GROUP BY replace(tag, '²', '2')",
         "SELECT date '2026-01-01', interval '1' day, cast(tag AS decimal(10, 2)) FROM a",
     ],
 )
@@ -129,6 +141,9 @@ def test_no_false_alarm(query: str) -> None:
         ("SELECT transform(parts, p -> p.qq) FROM events", "column.unknown", "did you mean 'q'?"),
         ("SELECT filter(parts, (p, i) -> exists(tags, q -> q = p.s)) FROM events", "column.unknown", "there are: q, r"),
         ("SELECT explode(tags) AS (x, y) FROM events", "sql.invalid", None),
+        ("SELECT s.prise FROM (SELECT struct((bid).price) AS s FROM events)", "column.unknown", None),
+        ("SELECT transform(parts, P -> p.qq) FROM events", "column.unknown", "did you mean 'q'?"),
+        ("SELECT DISTINCT a.tag FROM a ORDER BY a.id", "column.unknown", "there are: tag"),
     ],
 )
 def test_names_that_stand_for_nothing(query: str, condition: str, hint: str | None) -> None:

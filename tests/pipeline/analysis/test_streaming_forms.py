@@ -47,6 +47,7 @@ def hints(query: str, *kinds: str) -> list[str]:
          "make a table of the rows that are numbered, and over it write latest: {from: …, by: tag, order: at}"),
         ("SELECT *, row_number() OVER (PARTITION BY tag ORDER BY at DESC) AS n FROM a WHERE n = 1",
          "for the first N rows"),
+        (_RANKED.format("*", "at DESC", "n = '²'"), "for the first N rows"),
         ("SELECT tag, sum(price) OVER (PARTITION BY tag ORDER BY at) AS s FROM a",
          "SELECT tag, sum(price) AS s FROM a GROUP BY tag, window(at, '1 minute')"),
         ("SELECT last_value(price) OVER (PARTITION BY tag ORDER BY at) AS p FROM a",

@@ -53,6 +53,7 @@ def found(select: str, table: Any = None) -> list[Problem]:
         ("SAFE_DIVIDE(id, 2)", "write try_divide(a, b)"),
         ("latest_by_offset(tag)", "write max_by(tag, at), the newest tag"),
         ("strpos(tag, 'x')", "write instr(text, part)"),
+        ("safe_cast(tag AS int)", "write try_cast(x AS int)"),
         ("my_function(tag)", "Spark's documentation"),
     ],
 )
@@ -104,6 +105,8 @@ def test_a_window_of_flink_keeps_its_durations(call: str, window: str) -> None:
         ("window(at, '1 minute') AS w FROM a GROUP BY 1 HAVING count(*) > 3", []),
         ("max(id) FILTER (WHERE id > 1) AS x FROM a GROUP BY window(at, '1 minute')", []),
         ("row_number() AS n FROM a", ["sql.invalid"]),
+        ("tag, lag(id) AS n FROM a", ["sql.invalid"]),
+        ("tag, ntile(4) AS n FROM a", ["sql.invalid"]),
         ("lag(id) IGNORE NULLS OVER (ORDER BY at) AS n FROM a", ["stream.over"]),
     ],
 )

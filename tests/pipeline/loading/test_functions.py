@@ -224,6 +224,15 @@ def test_names_are_those_that_sql_can_call(name: str, tmp_path: Path) -> None:
     assert found(tmp_path, "text", functions="more.py") == ["function.name:more.py:1"]
 
 
+@pytest.mark.parametrize("name", ["predict", "search", "match", "convert", "argmax", "quantile", "date_bin", "merge"])
+def test_names_of_functions_that_only_other_engines_have_are_free(name: str, tmp_path: Path) -> None:
+    (tmp_path / "more.py").write_text(f"def {name}(a: str, b: str) -> str:\n    return a\n")
+    select = f"text, {name}(text, 'x') AS found, length({name}(text, 'y')) AS n"
+    assert found(tmp_path, select, functions="more.py") == []
+    filtered = f"/*+ BROADCAST(lines) */ text FROM lines WHERE {name}(text, 'x') > 'a' UNION ALL SELECT text"
+    assert found(tmp_path, filtered, functions="more.py") == []
+
+
 def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "again.py").symlink_to("udf.py")
     assert found(tmp_path, "words(text) AS w", functions="[./udf.py, udf.py, again.py]") == []

@@ -117,6 +117,8 @@ class Scope:
     def find(self, parts: list[str], aliases: Aliases = Aliases.AFTER) -> Type | None:
         """Return the type of what a dotted name stands for, None if it is not known; raise NotFound."""
         scope: Scope | None = self
+        if (variable := parts[0].lower()) in self.variables:
+            return _fields(ResolvedColumn(parts[0], self.variables[variable]), parts[1:])
         while scope is not None:
             alias = scope.aliases.get(parts[0].lower()) if scope is self and aliases is not Aliases.NONE else None
             if aliases is Aliases.WHOLE and len(parts) > 1 and parts[0].lower() not in _WINDOWS:
@@ -134,9 +136,7 @@ class Scope:
             if alias:
                 return _fields(alias, parts[1:])
             scope = scope.outer
-        if parts[0].lower() in FROM_SPARK:
-            return None
-        if not parts[0].isidentifier() and self._has_unnamed():
+        if parts[0].lower() in FROM_SPARK or (not parts[0].isidentifier() and self._has_unnamed()):
             return None
         raise self._unknown(parts)
 

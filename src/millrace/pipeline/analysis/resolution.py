@@ -26,6 +26,7 @@ from millrace.pipeline.analysis.columns import (
     field_type,
 )
 from millrace.pipeline.analysis.sql import is_aggregate, location
+from millrace.pipeline.analysis.streaming_forms import position_of
 from millrace.pipeline.analysis.types import CAST_FUNCTIONS, WINDOW, call_name, generated, is_generator, type_of
 from millrace.pipeline.model import TableDef
 from millrace.pipeline.schema import Array, Type
@@ -33,6 +34,7 @@ from millrace.pipeline.sql import defined_by, has_plus, parsed
 
 _WINDOWS = ("window", "session_window")
 _OUTPUT_CLAUSES = ("having", "qualify", "order", "sort", "cluster", "distribute")
+_GROUPINGS = (exp.Group, exp.Cube, exp.Rollup, exp.GroupingSets, exp.Tuple, exp.Paren)
 _OF_ELEMENTS = ("transform", "filter", "exists", "forall")
 _WHERE_HINT = (
     "an alias of the SELECT list is not known in WHERE: write its expression, or filter around the query; "
@@ -111,6 +113,9 @@ class _Resolver:
         if node.args.get("distinct"):
             rows = Scope(outer)
             rows.add("", output)
+            for name, relation in scope.relations.items():
+                kept = (column for column in relation.columns if column.name and output.named(column.name))
+                rows.relations[name] = Relation(tuple(kept), relation.open)
         for key in _OUTPUT_CLAUSES:
             self._visit(node.args.get(key), scope if key in ("having", "qualify") else rows, Aliases.FIRST)
         for window in node.args.get("windows") or ():
@@ -129,9 +134,9 @@ class _Resolver:
         grouped = set(named) if group is None else _names(group) | set(named)
         for name in _names(group) & set(named) if group else ():
             grouped |= _names(named[name])
-        for place in group.find_all(exp.Literal) if group else ():
-            for part in node.expressions[int(place.name) - 1 : int(place.name)] if place.name.isdigit() else ():
-                grouped |= _names(part)
+        for place in group.walk(prune=lambda part: not isinstance(part, _GROUPINGS)) if group else ():
+            if (position := position_of(place)) is not None:
+                grouped |= set().union(*map(_names, node.expressions[position - 1 : position]))
         for part in node.expressions:
             column = part.unalias()
             if not isinstance(column, exp.Column) or (name := column.name).lower() in grouped:
@@ -363,7 +368,7 @@ def _name(node: Any, scope: Scope) -> str | None:
     bare, casts = node, 0
     while (isinstance(bare, exp.Paren) and not has_plus(bare)) or call_name(bare) in CAST_FUNCTIONS:
         casts += not isinstance(bare, exp.Paren)
-        bare = bare.this if isinstance(bare.this, exp.Expression) else next(iter(bare.expressions), None)
+        bare = bare.this if isinstance(bare.this, exp.Expression) else next(iter(bare.expressions), exp.Null())
     if isinstance(bare, exp.Cast) and call_name(bare) in ("", "cast", "try_cast"):
         inner = bare.this.unnest()
         column = isinstance(inner, exp.Column) or call_name(inner) in (*_WINDOWS, "identifier")

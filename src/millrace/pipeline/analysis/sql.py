@@ -26,7 +26,8 @@ from millrace.pipeline.analysis.operators import (
     join_operator_kind,
     merged_plan,
 )
-from millrace.pipeline.analysis.streaming_forms import distinct_form, over_form, top_form
+from millrace.pipeline.analysis.streaming_forms import distinct_form, over_form, position_of, top_form
+from millrace.pipeline.analysis.types import call_name
 from millrace.pipeline.model import TableDef
 from millrace.pipeline.sql import defined_by, parsed
 
@@ -142,6 +143,8 @@ _AGGREGATES = frozenset(
     ("count_min_sketch", "every", "histogram_numeric", "product", "some", "std", "try_avg", "try_sum", "hll_sketch_agg")
 )
 """Those that the parser does not know as aggregates."""
+OVER_AN_ORDER = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value")
+"""Functions of a window of rows that are nothing else, of which the parser takes most for aggregates."""
 
 
 def own_expressions(node: exp.Select) -> Iterator[Any]:
@@ -162,7 +165,7 @@ def is_grouped(node: exp.Select) -> bool:
 def is_aggregate(node: Any) -> bool:
     """Whether a function is an aggregate of its SELECT, not one over a window of rows."""
     named = isinstance(node, exp.Anonymous) and node.name.lower() in _AGGREGATES
-    if not (named or isinstance(node, exp.AggFunc)):
+    if not (named or isinstance(node, exp.AggFunc)) or call_name(node) in OVER_AN_ORDER:
         return False
     parent = _whole(node).parent
     return not (isinstance(parent, exp.Window) and any(part is node for part in parent.this.walk()))
@@ -177,8 +180,8 @@ def grouping_keys(node: exp.Select) -> Iterator[Any]:
         yield from (expression for expression in node.expressions if not any(map(is_aggregate, expression.walk())))
     nested = [key_part for key in ("rollup", "cube", "grouping_sets") for key_part in group.args.get(key) or ()]
     for key_part in group.expressions:
-        if isinstance(key_part, exp.Literal) and not key_part.is_string and key_part.name.isdigit():
-            yield from node.expressions[int(key_part.name) - 1 : int(key_part.name)]
+        if (position := position_of(key_part)) is not None:
+            yield from node.expressions[position - 1 : position]
         elif isinstance(key_part, exp.GroupingSets | exp.Rollup | exp.Cube):
             nested.append(key_part)
         else:

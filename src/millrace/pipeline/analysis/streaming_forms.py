@@ -147,8 +147,9 @@ def _source(select: exp.Select) -> str:
 
 def _named(node: Any, select: exp.Select) -> str:
     """Return an expression as it is written over the rows that are read; without such a table over the result."""
-    if isinstance(node, exp.Literal) and node.name.isdigit() and 0 < int(node.name) <= len(select.expressions):
-        node = select.expressions[int(node.name) - 1].unalias()
+    position = position_of(node)
+    if position is not None and 0 < position <= len(select.expressions):
+        node = select.expressions[position - 1].unalias()
     aliases = {part.alias: part.this for part in select.expressions if isinstance(part, exp.Alias)}
     if not _source(select):
         node = next((exp.column(alias) for alias, part in aliases.items() if part == node), node)
@@ -160,6 +161,12 @@ def _named(node: Any, select: exp.Select) -> str:
         if part
     ]
     return _text(node.transform(lambda part: exp.column(part.this) if _is_of(part, read) else part))
+
+
+def position_of(node: Any) -> int | None:
+    """Return the position in the SELECT list that a key of GROUP BY or ORDER BY may be; None if it is no number."""
+    is_number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdecimal()
+    return int(node.name) if is_number else None
 
 
 def _is_of(node: Any, read: list[str]) -> bool:
@@ -196,7 +203,7 @@ def _kept_rows(window: exp.Window, select: exp.Select) -> tuple[int, bool] | Non
     while isinstance(over, exp.And | exp.Paren):
         over = over.parent
     number = comparison.expression.name if isinstance(comparison.expression, exp.Literal) else ""
-    kept = int(number) - isinstance(comparison, exp.LT) if number.isdigit() else 0
+    kept = int(number) - isinstance(comparison, exp.LT) if number.isdecimal() else 0
     return (
         (kept, kept == 1 or not isinstance(comparison, exp.EQ))
         if kept and not isinstance(over, exp.Or | exp.Not)

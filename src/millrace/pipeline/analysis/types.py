@@ -97,6 +97,9 @@ def _struct(node: exp.Struct, scope: Scope) -> Struct | None:
     for part in node.expressions:
         inner = part.expression if isinstance(part, exp.PropertyEQ) else part
         name = part.this.name if isinstance(part, exp.PropertyEQ) else inner.name
+        if isinstance(part, exp.PropertyEQ) and not part.this.meta:  # col1, of the parser: Spark has the field's name
+            is_field = isinstance(inner, exp.Dot) and isinstance(inner.expression, exp.Identifier)
+            name = inner.expression.name if is_field else ""
         kind = type_of(inner, scope)
         if kind is None or not name or isinstance(part, exp.Star):
             return None

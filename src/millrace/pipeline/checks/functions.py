@@ -14,7 +14,8 @@ from millrace.pipeline.spark_intervals import duration_text, interval_us, unit_o
 from millrace.pipeline.sql import Call, call_of, interval_position, interval_text, parsed
 
 _WINDOWS = ("window", "session_window")
-_OVER_AN_ORDER = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value")
+_ORDER_HINT = "on a stream collect the rows of a window in order: sort_array(collect_list(struct(at, …)))"
+_NEIGHBOUR_HINT = f"{_ORDER_HINT}; or keep the row before in a Python table (transformWithState)"
 _NUMBER_HINT = "an interval has a literal number; for a column write make_interval(mins => x)"
 
 
@@ -73,12 +74,14 @@ def _duration(node: Any) -> str | None:
 
 def misplaced_calls(context: CheckContext) -> Iterator[Problem]:
     """WHERE filters rows before they are aggregated, and a function of an order has OVER."""
-    from millrace.pipeline.analysis.sql import is_aggregate, location
+    from millrace.pipeline.analysis.sql import OVER_AN_ORDER, is_aggregate, location
 
     for table, node in _nodes(context):
         name = (call.name if (call := call_of(node)) else "").lower()
-        if name in _OVER_AN_ORDER and not _is_over(node):
-            hint = "the first rows of each group are a table of the form top: {from: …, n: 1, by: …, order: …}"
+        if name in OVER_AN_ORDER and not _is_over(node):
+            hint = _NEIGHBOUR_HINT if name in ("lag", "lead") else _ORDER_HINT
+            if name in ("row_number", "rank", "dense_rank"):
+                hint = "the first rows of each group are a table of the form top: {from: …, n: 1, by: …, order: …}"
             message = f"table {table.name!r}: {name}() has no OVER"
             yield Problem("sql.invalid", message, location(table, node), hint)
         elif is_aggregate(node) and _is_in_where(node):
