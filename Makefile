@@ -104,6 +104,7 @@ bench: setup
 	$(BIN)/python bench/dashboard.py
 	$(BIN)/python bench/memory_sql.py
 	$(BIN)/python bench/compare.py $(ARGS)
+	$(BIN)/python bench/at_rest.py --demo
 
 bench-quick: setup
 	$(BIN)/python bench/compare.py --quick $(ARGS)

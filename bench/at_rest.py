@@ -1,6 +1,7 @@
 """A steady 1,000 records/s (job M of the comparison, with its options), and then the demo: how fresh, at what cost.
 
 python bench/at_rest.py [--quick] [--peers NAME,…] [--rounds N] [--into DIR] [--add]
+python bench/at_rest.py --demo    only the demo
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -25,7 +27,8 @@ _PATIENCE_S = 120.0
 
 def main() -> None:
     """Job M, then the demo."""
-    compare.main(__doc__, "M1,M2")
+    if sys.argv[1:] != ["--demo"]:
+        compare.main(__doc__, "M1,M2")
     demo()
 
 
