@@ -60,7 +60,7 @@ _INSTEAD = {
     "generate_series": "sequence(first, last)",
     "array_length": "size(xs)",
     "iif": "if(condition, a, b)",
-    "group_concat": "array_join(collect_list({x}), ',')",
+    "group_concat": "array_join(collect_list({x}), {separator})",
     "datetime_diff": "timestampdiff(SECOND, a, b)",
     "split_index": "split_part(text, ',', n), which counts from 1",
     "getdate": "current_timestamp()",
@@ -71,9 +71,15 @@ _INSTEAD = {
 
 `x`, `y` and `n` are arguments of the call, and `at` is the event time.
 """
+_OF_SEVERAL = {
+    "latest_by_offset": "max_by({x}, {at}, {n}), the {n} newest {x} of its group",
+    "earliest_by_offset": "min_by({x}, {at}, {n}), the {n} first {x} of its group",
+}
+"""The same where the second argument is a number of rows."""
 _DURATIONS = {"tumble": ["1 minute"], "hop": ["1 minute", "10 minutes"], "session": ["5 minutes"]}
 """Where a call has none that can be read."""
-_COLUMN = re.compile(r"[A-Za-z_`][\w.`]*")
+_NO_TIME = re.compile(r"(proctime|rowtime|descriptor|table)\b", re.I)
+"""An argument in the place of the event time that Spark does not have either."""
 
 
 @lru_cache(maxsize=1)
@@ -102,13 +108,16 @@ def function_hint(name: str, arguments: Sequence[str] = (), durations: Sequence[
     instead = _INSTEAD.get(name.lower())
     if instead is not None:
         x, y, *_ = [*arguments, *("x", at)[len(arguments) :]]
-        kind = name.lower().partition("_")[0]
-        of_time = kind in (*_DURATIONS, "cumulate") and arguments and _COLUMN.fullmatch(arguments[-1])
-        time = arguments[-1] if of_time else at
+        if y.isdecimal():
+            instead = _OF_SEVERAL.get(name.lower(), instead)
+        kind = "tumble" if name.lower() == "date_bin" else name.lower().partition("_")[0]
+        given = arguments[0] if arguments and kind in (*_DURATIONS, "cumulate") else ""
+        time = given if given and not _NO_TIME.match(given) else at
         windows = {
             each: window_form(each, time, durations if each == kind else ()) for each in (*_DURATIONS, "cumulate")
         }
         n = y if y.isdecimal() else "n"
-        return f"write {instead.format(x=x, y=y, n=n, at=at, **windows)}"
+        separator = arguments[1] if len(arguments) > 1 else "','"
+        return f"write {instead.format(x=x, y=y, n=n, at=at, separator=separator, **windows)}"
     near = get_close_matches(name.lower(), sorted(spark_functions()), n=1, cutoff=_CLOSE)
     return f"did you mean {near[0]!r}?" if near else "Spark's documentation lists its functions"

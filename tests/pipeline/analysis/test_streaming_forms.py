@@ -48,6 +48,21 @@ def hints(query: str, *kinds: str) -> list[str]:
         ("SELECT *, row_number() OVER (PARTITION BY tag ORDER BY at DESC) AS n FROM a WHERE n = 1",
          "for the first N rows"),
         (_RANKED.format("*", "at DESC", "n = '²'"), "for the first N rows"),
+        (_RANKED.format("-price AS price", "price DESC", "n = 1"), "write latest: {from: a, by: tag, order: price}"),
+        (_RANKED.format("date_trunc('hour', at) AS at", "at DESC", "n = 1"), "latest: {from: a, by: tag, order: at}"),
+        ("SELECT id, row_number() OVER (PARTITION BY 1 ORDER BY price DESC, '²') AS n FROM a QUALIFY n <= 3",
+         'write top: {from: a, n: 3, order: "price DESC", rank: n}'),
+        ("SELECT tag, rank() OVER (ORDER BY count(*) DESC) AS r FROM a GROUP BY tag",
+         'numbered, name count(*) AS n, and over it write top: {from: …, n: N, order: "n DESC", rank: r}'),
+        ("SELECT x.tag, sum(x.price) OVER (PARTITION BY x.tag) AS s FROM a x",
+         "write SELECT tag, sum(price) AS s FROM a GROUP BY tag, window"),
+        ("SELECT x.tag, first(x.price) OVER (PARTITION BY x.tag ORDER BY x.at) AS s FROM a x",
+         "write SELECT tag, min_by(price, at) AS s FROM a GROUP BY tag, window"),
+        ("SELECT lag(x.price) OVER (PARTITION BY x.tag ORDER BY x.at) AS s FROM a x",
+         "SELECT sort_array(collect_list(struct(at, price))) AS rows FROM a GROUP BY tag, window"),
+        ("SELECT sum(count(*)) OVER () AS s FROM a GROUP BY tag", "make a table of the groups, and aggregate its rows"),
+        ("SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY price) OVER (PARTITION BY tag) AS p FROM a",
+         "write it with GROUP BY tag, window(at, '1 minute') instead of OVER"),
         ("SELECT tag, sum(price) OVER (PARTITION BY tag ORDER BY at) AS s FROM a",
          "SELECT tag, sum(price) AS s FROM a GROUP BY tag, window(at, '1 minute')"),
         ("SELECT last_value(price) OVER (PARTITION BY tag ORDER BY at) AS p FROM a",
@@ -80,7 +95,9 @@ def test_over(query: str, form: str) -> None:
             "approx_count_distinct(struct(id, tag)) FILTER (WHERE (a OR b) AND id IS NOT NULL AND tag IS NOT NULL), ",
         ),
         ("count(DISTINCT id) FILTER (WHERE id > 1)", "write size(collect_set(id) FILTER (WHERE id > 1)); "),
-        ("sum(DISTINCT price)", "aggregate(collect_set(price), 0D, (total, value) -> total + value)"),
+        ("sum(DISTINCT price)", "as aggregate(collect_set(price), 0D, (total, value) -> total + value)"),
+        ("avg(DISTINCT price)", "(total, value) -> total + value), size(collect_set(price)))"),
+        ("max(DISTINCT price) FILTER (WHERE b)", "write max(price) FILTER (WHERE b)"),
     ],
 )
 def test_distinct(aggregate: str, form: str) -> None:
@@ -94,6 +111,14 @@ def test_the_first_rows() -> None:
     (hint, _) = hints("SELECT tag, count(*) AS c FROM a GROUP BY tag ORDER BY count(*) DESC LIMIT 5", "sort", "limit")
     assert hint.startswith("group by a window as w, leave ORDER BY and LIMIT out, and over that table write top: ")
     assert hint.endswith('{from: …, n: 5, by: w, order: "c DESC"}')
+    windowed = "SELECT window, tag, count(*) AS c FROM a GROUP BY window(at, '1 day'), tag"
+    for query in (windowed, f"SELECT * FROM ({windowed})"):  # noqa: S608
+        (hint, _) = hints(f"{query} ORDER BY c LIMIT 5", "sort", "limit")
+        assert hint.endswith('over that table write top: {from: …, n: 5, by: window, order: "c NULLS FIRST"}')
+    for order in ("count(*) DESC", "2 DESC"):
+        (hint, _) = hints(f"SELECT tag, count(*) FROM a GROUP BY tag ORDER BY {order} LIMIT 5", "sort", "limit")  # noqa: S608
+        assert "name count(*) AS n, and over that table" in hint
+        assert hint.endswith('by: w, order: "n DESC"}')
     (hint, _) = hints("SELECT * FROM counts ORDER BY n DESC LIMIT 3", "sort", "limit")
     assert hint == 'write top: {from: counts, n: 3, by: window, order: "n DESC"}'
 

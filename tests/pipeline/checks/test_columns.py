@@ -37,6 +37,13 @@ def test_what_stands_behind_a_struct_expansion_is_seen() -> None:
     assert conditions(grouped, sink=SinkDef("t0", connection("console"), "update")) == ["state.aggregation"]
 
 
+def test_the_column_window_has_the_watermark_of_its_time() -> None:
+    windowed = "SELECT window, tag, count(*) AS n FROM events GROUP BY window(at, '1 minute'), tag"
+    assert conditions(windowed, "SELECT window, max(n) AS n FROM t0 GROUP BY window") == []
+    assert conditions(windowed.replace("SELECT window", "SELECT tag AS window"),
+                      "SELECT window, max(n) AS n FROM t0 GROUP BY window") == ["mode.append"]  # fmt: skip
+
+
 def test_a_watermark_of_a_table_is_on_one_of_its_columns() -> None:
     table = TableDef("t", ("events",), "SELECT bid.* FROM events", watermark=Watermark("time", 1.0))
     sinks = (SinkDef("t", connection("console")),)

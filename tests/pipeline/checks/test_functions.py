@@ -54,6 +54,10 @@ def found(select: str, table: Any = None) -> list[Problem]:
         ("latest_by_offset(tag)", "write max_by(tag, at), the newest tag"),
         ("strpos(tag, 'x')", "write instr(text, part)"),
         ("safe_cast(tag AS int)", "write try_cast(x AS int)"),
+        ("group_concat(tag, ';')", "write array_join(collect_list(tag), ';')"),
+        ("latest_by_offset(tag, 3)", "write max_by(tag, at, 3), the 3 newest tag"),
+        ("DATE_BIN(INTERVAL '10' MINUTE, at)", "write window(at, '10 minutes').start"),
+        ("TUMBLE_START(at + INTERVAL 1 HOUR, INTERVAL '1' DAY)", "write window(at + INTERVAL '1' HOUR, '1 day').start"),
         ("my_function(tag)", "Spark's documentation"),
     ],
 )

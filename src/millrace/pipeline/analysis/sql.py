@@ -26,7 +26,7 @@ from millrace.pipeline.analysis.operators import (
     join_operator_kind,
     merged_plan,
 )
-from millrace.pipeline.analysis.streaming_forms import distinct_form, over_form, position_of, top_form
+from millrace.pipeline.analysis.streaming_forms import WINDOWS, distinct_form, over_form, position_of, top_form
 from millrace.pipeline.analysis.types import call_name
 from millrace.pipeline.model import TableDef
 from millrace.pipeline.sql import defined_by, parsed
@@ -445,7 +445,7 @@ class _Analysis:
             carries = self._event(expression, origin)
             if carries is None:
                 return None
-            if carries:
+            if carries or self._is_window_of_group(expression, node, origin):
                 names.add((expression.alias_or_name or unknown_function(expression) or "").lower())
         return frozenset(names)
 
@@ -459,6 +459,13 @@ class _Analysis:
         if unknown_function(node) in _WINDOWS and node.expressions:
             return self._event(node.expressions[0], origin, select)
         return False
+
+    def _is_window_of_group(self, expression: Any, node: exp.Select, origin: _From) -> bool:
+        """Whether an expression is the column of GROUP BY window(…), whose time carries the watermark."""
+        column = expression.unalias()
+        name = column.name.lower() if isinstance(column, exp.Column) and not column.table else ""
+        keys = (key for key in grouping_keys(node) if name in WINDOWS and unknown_function(key) == name)
+        return any(self._event(key, origin) for key in keys)
 
     def _event_column(self, node: exp.Column, origin: _From, select: exp.Select | None) -> bool | None:
         plan = origin.named.get(node.table.lower()) if node.table else origin.plan
