@@ -6,7 +6,7 @@ import re
 
 from pyspark.sql import SparkSession
 
-from millrace.pipeline.spark_functions import _INSTEAD, GRAMMAR, LIST, function_hint, spark_functions
+from millrace.pipeline.spark_functions import GRAMMAR, INSTEAD, LIST, function_hint, spark_functions
 
 _GRAMMAR = {
     "all": "SELECT 'a' LIKE ALL ('b')",
@@ -34,6 +34,6 @@ def test_words_of_the_grammar_are_those_of_spark(spark: SparkSession) -> None:
 
 
 def test_only_what_spark_does_not_have_is_replaced() -> None:
-    assert spark_functions() & _INSTEAD.keys() == set()
+    assert spark_functions() & INSTEAD.keys() == set()
     assert function_hint("TUMBLE").startswith("write GROUP BY window(")
     assert function_hint("uper") == "did you mean 'upper'?"

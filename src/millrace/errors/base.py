@@ -40,6 +40,8 @@ class Problem:
     hint: str | None = None
     why: str | None = None
     severity: str = "error"
+    name: str = ""
+    """The function that it is about, so that one problem of it can explain another."""
 
     def __post_init__(self) -> None:
         for name in ("message", "hint", "why"):

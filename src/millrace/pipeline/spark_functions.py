@@ -18,7 +18,7 @@ GRAMMAR = frozenset(("all", "cube", "identifier", "rollup", "timestampadd", "tim
 _CLOSE = 0.75
 """How near a name must be to be proposed, of 1: with hundreds of names something is always a little near."""
 _LATEST = "max_by({x}, {at}), the newest {x} of its group"
-_INSTEAD = {
+INSTEAD = {
     "tumble": "GROUP BY {tumble}, of which .start and .end are the bounds",
     "tumble_start": "{tumble}.start",
     "tumble_end": "{tumble}.end",
@@ -105,7 +105,7 @@ def function_hint(name: str, arguments: Sequence[str] = (), durations: Sequence[
 
     `arguments` are those of the call without its intervals, `durations` are these, and `at` is the event time.
     """
-    instead = _INSTEAD.get(name.lower())
+    instead = INSTEAD.get(name.lower())
     if instead is not None:
         x, y, *_ = [*arguments, *("x", at)[len(arguments) :]]
         if y.isdecimal():

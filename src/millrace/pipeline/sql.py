@@ -21,6 +21,9 @@ _CALL = "millrace_call"
 _INTERVAL = "millrace_interval"
 _INTERVAL_POSITION = "millrace_interval_position"
 _PLUS = "millrace_plus"
+_SET_OPERATORS = ("UNION", "EXCEPT", "INTERSECT")
+_NAMES = ("VAR", "IDENTIFIER", "SESSION")
+_TYPES_OF_TYPES = ("ARRAY", "MAP", "STRUCT")
 _NOT_AFTER_A_COMMA = ("COMMA", "FROM", "WHERE", "GROUP_BY", "ORDER_BY", "R_PAREN")
 
 
@@ -45,8 +48,8 @@ def parsed(text: str) -> Any:
         raise _unfinished(error, text) from None
     except RecursionError:
         raise InvalidSql("the SQL is nested too deeply") from None
-    except Exception as error:  # sqlglot trips over some texts that are no SQL at all
-        raise InvalidSql("the SQL does not parse", why=f"{type(error).__name__}: {error}") from None
+    except Exception:  # sqlglot trips over some texts that are no SQL at all
+        raise InvalidSql("the SQL does not parse") from None
     if len(trees) != 1:
         raise InvalidSql(f"a table is one query, and this is {len(trees) or 'none'}")
     if not isinstance(trees[0], exp.Query):
@@ -268,16 +271,29 @@ def _deeper() -> Iterator[None]:
 def _tokens(text: str) -> list[Any]:
     """The words of a query, with those changed that the parser takes otherwise than Spark.
 
-    `window` is a function, unless `WINDOW name AS` follows. `TABLE a` is a query; `>>> 1` shifts as `>> 1` does.
+    `window` is a function, unless `WINDOW name AS` follows. `TABLE a` is a query; `a >>> b` shifts as `a >> b` does.
     """
     from sqlglot import TokenType
     from sqlglot.dialects.spark import Spark
 
-    tokens = list(Spark().tokenize(text))
-    if tokens and tokens[0].token_type == TokenType.TABLE:
-        tokens[:1] = Spark().tokenize("SELECT * FROM")
-    shifts = [first for first in range(len(tokens) - 3) if _is_unsigned_shift(tokens[first : first + 4])]
-    tokens = [token for number, token in enumerate(tokens) if number not in shifts]
+    tokens: list[Any] = []
+    written = Spark().tokenize(text)
+    kinds = ["", "", *(token.token_type.name for token in written), ""]
+    open_types = 0
+    for number, token in enumerate(written, 2):
+        before, kind = kinds[number - 1], kinds[number]
+        open_types += kind == "LT" and before in _TYPES_OF_TYPES
+        if kind == "GT" and open_types:
+            open_types -= 1
+            kinds[number] = "END_OF_TYPE"
+        if kind == "TABLE" and _starts_query(kinds[number - 2], before, kinds[number + 1]):
+            words = Spark().tokenize("SELECT * FROM")
+            for word in words:
+                word.line, word.col, word.start, word.end = token.line, token.col, token.start, token.end
+            tokens += words
+        else:
+            is_third = kinds[number - 2 : number + 1] == ["GT"] * 3 and token.start == tokens[-2].end + 2
+            tokens[len(tokens) - is_third :] = [token]
     for number, token in enumerate(tokens):
         clause = [after.text.upper() for after in tokens[number + 2 : number + 3]] == ["AS"]
         if token.token_type == TokenType.WINDOW and not clause:
@@ -285,9 +301,12 @@ def _tokens(text: str) -> list[Any]:
     return tokens
 
 
-def _is_unsigned_shift(tokens: list[Any]) -> bool:
-    together = all(after.start == before.end + 1 for before, after in pairwise(tokens[:3]))
-    return [token.text for token in tokens[:3]] == [">"] * 3 and together and tokens[3].token_type.name == "NUMBER"
+def _starts_query(second: str, before: str, after: str) -> bool:
+    """Return whether TABLE is a query, and no column or argument, by the kinds of the words around it."""
+    if before in ("ALL", "DISTINCT"):
+        return second in _SET_OPERATORS
+    in_brackets = before == "L_PAREN" and second not in _NAMES
+    return before in ("", *_SET_OPERATORS) or ((in_brackets or before == "R_PAREN") and after in _NAMES)
 
 
 def _refuse_stray_commas(tokens: list[Any]) -> None:

@@ -158,6 +158,20 @@ def test_updates_without_a_key() -> None:
             "add key: with the columns that it is grouped by",
         ),
         ("SELECT DISTINCT tag, kind AS k FROM events", "add key: [tag, k]"),
+        ("SELECT upper(tag) AS who, count(*) AS n FROM events GROUP BY who", "add key: who"),
+        ("SELECT tag, kind AS k, count(*) AS n FROM events GROUP BY tag, tag, k", "add key: [tag, k]"),
+        (
+            "SELECT upper(tag) AS tag, count(*) AS n FROM events GROUP BY tag",
+            "add key: with the columns that it is grouped by",
+        ),
+        (
+            "SELECT kind AS tag, count(*) AS n FROM events GROUP BY tag, kind",
+            "add key: with the columns that it is grouped by",
+        ),
+        (
+            "SELECT upper(x) AS x, count(*) AS n FROM (SELECT tag AS x FROM events) GROUP BY x",
+            "add key: with the columns that it is grouped by",
+        ),
         ("SELECT * FROM (SELECT tag, kind, count(*) AS n FROM events GROUP BY tag, kind)", "add key: [tag, kind]"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 import millrace as mr
 from millrace.connectors.base.registry import CONNECTORS
 from millrace.errors import InvalidDefinition, SourceLocation
-from millrace.pipeline.checks import check
+from millrace.pipeline.checks import check, in_order
 from millrace.pipeline.functions import ARROW, PYSPARK, ROWS
 from millrace.pipeline.loading import read_file
 from millrace.pipeline.loading.functions import function_def, functions_of_file
@@ -208,6 +208,26 @@ def found(folder: Path, select: str, sink: str = "console: ", functions: str = "
 )
 def test_calls_have_an_argument_for_each_parameter(select: str, problems: list[str], tmp_path: Path) -> None:
     assert found(tmp_path, select) == problems
+
+
+@pytest.mark.parametrize(
+    ("text", "conditions"),
+    [
+        ("def words(:\n", ["function.file", "function.unknown"]),
+        ("def words(a) -> int:\n    return 1\n", ["function.types", "function.unknown", "function.unknown"]),
+    ],
+)
+def test_a_function_that_cannot_be_read_explains_only_its_calls(
+    text: str, conditions: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "more.py").write_text(text)
+    file = tmp_path / "p.yaml"
+    select = "WORDS(text), latest_by_offset(text), worts(text)"
+    file.write_text(PIPELINE.format(functions="more.py", select=select, sink="console: "))
+    model, problems = read_file(str(file))
+    assert model is not None
+    listed = in_order([*problems, *check(model, CONNECTORS)])
+    assert sorted(problem.condition for problem in listed) == conditions
 
 
 def test_names_are_neither_those_of_spark_nor_used_twice(tmp_path: Path) -> None:

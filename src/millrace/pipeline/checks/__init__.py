@@ -24,6 +24,7 @@ from millrace.pipeline.checks import (
 from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.connector_facts import Connectors
 from millrace.pipeline.model import PipelineDef
+from millrace.pipeline.spark_functions import INSTEAD
 
 Rule = Callable[[CheckContext], Iterator[Problem]]
 
@@ -103,12 +104,17 @@ def check(pipeline: PipelineDef, connectors: Connectors) -> list[Problem]:
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
     """Return problems by their location, without duplicates and without those that another one explains."""
     found = dict.fromkeys(problems)
-    explained = {
-        condition
-        for condition, causes in _EXPLAINED_BY.items()
-        if any(one.severity == "error" and one.condition.startswith(causes) for one in found)
-    }
-    return sorted((one for one in found if one.condition not in explained), key=_position)
+    causes = [one for one in found if one.severity == "error"]
+    return sorted((one for one in found if not any(_explains(cause, one) for cause in causes)), key=_position)
+
+
+def _explains(cause: Problem, problem: Problem) -> bool:
+    """Return whether a name is unknown because of another problem."""
+    if not cause.condition.startswith(_EXPLAINED_BY.get(problem.condition, ())):
+        return False
+    if cause.condition == "function.types":
+        return cause.name.lower() == problem.name.lower()
+    return problem.condition != "function.unknown" or problem.name.lower() not in INSTEAD
 
 
 def _position(problem: Problem) -> tuple[str, int, str, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from millrace.errors import Problem
 from millrace.pipeline.analysis.columns import NotFound, Relation, column_hint, field_type
 from millrace.pipeline.checks.context import CheckContext, sink_name
-from millrace.pipeline.sql import parsed
+from millrace.pipeline.sql import defined_by, parsed
 
 
 def unknown_columns(context: CheckContext) -> Iterator[Problem]:
@@ -91,7 +92,11 @@ def key_columns(context: CheckContext, name: str) -> list[str]:
         select = parsed(table.sql)
         if isinstance(select, exp.Select) and len(select.expressions) == len(columns) and not select.is_star:
             pairs = list(zip(select.expressions, columns, strict=True))
-            by_text = {name.lower(): name for part, name in pairs if not any(map(is_aggregate, part.walk()))}
+            by_text = {
+                name.lower(): name
+                for part, name in pairs
+                if not any(map(is_aggregate, part.walk())) and not (part.alias and _may_be_read(context, select, name))
+            }
             by_text |= {expression_text(part): name for part, name in pairs}
             grouped = select.expressions if select.args.get("distinct") else grouping_keys(select)
             keys = tuple(map(expression_text, grouped))
@@ -99,4 +104,18 @@ def key_columns(context: CheckContext, name: str) -> list[str]:
             groups = [operator.keys for operator in context.plan(name).operators if operator.kind == "aggregate"]
             keys = groups[-1] or ()
     found = [by_text.get(key) or by_text.get(key.lower(), "") for key in keys]
-    return found if all(found) else []
+    return list(dict.fromkeys(found)) if all(found) else []
+
+
+def _may_be_read(context: CheckContext, select: Any, name: str) -> bool:
+    """Return whether a name in GROUP BY may be a column of what FROM reads, which Spark prefers to an alias."""
+    from sqlglot import exp
+
+    for part in (select.args.get("from_"), *(select.args.get("joins") or ()), *(select.args.get("laterals") or ())):
+        table = part.this if part else None
+        if not isinstance(table, exp.Table) or table.db or table.alias_column_names or table.args.get("pivots"):
+            return table is not None
+        relation = context.relation(table.name)
+        if defined_by(table) is not None or relation.open or relation.named(name):
+            return True
+    return False

@@ -47,7 +47,8 @@ def unknown_functions(context: CheckContext) -> Iterator[Problem]:
         why = "unless the function of another table registers it" if python else None
         place = location(table, node) if isinstance(node, exp.Unnest) else table.sql_line(call.line, call.column)
         severity = "warning" if python else "error"
-        yield Problem("function.unknown", message, place, _hint(context, table, node, call), why, severity)
+        hint = _hint(context, table, node, call)
+        yield Problem("function.unknown", message, place, hint, why, severity, call.name)
 
 
 def _hint(context: CheckContext, table: TableDef, node: Any, call: Call) -> str:

@@ -69,7 +69,8 @@ def functions_of_file(path: Path, at: SourceLocation) -> tuple[list[FunctionDef]
         try:
             functions.append(function_def(member, name))
         except InvalidDefinition as error:
-            problems.append(Problem("function.types", error.message, error.place or at, error.hint, error.why))
+            place = error.place or at
+            problems.append(Problem("function.types", error.message, place, error.hint, error.why, name=name))
     if not members:
         hint = "define one: def score(text: str) -> float:"
         problems.append(Problem("function.file", f"functions: {path} has no functions", at, hint))
