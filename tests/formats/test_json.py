@@ -11,7 +11,7 @@ import pytest
 from formats.records import decode, decoder, outcomes, reasons, rows
 from millrace.errors import InvalidSchema
 from millrace.formats.json import Json
-from millrace.formats.json_decoder import MIN_PIECE_ROWS
+from millrace.formats.json_decoder import MIN_PIECE_ROWS, JsonDecoder
 from millrace.pipeline.schema import parse_schema
 
 NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
@@ -188,6 +188,24 @@ def test_batches_of_any_size_with_bad_ones_anywhere() -> None:
             decoded = decode(ours, given)
             assert list(reasons(decoded)) == list(spoilt)
             assert decoded.rows.column("a").to_pylist() == [index for index in range(count) if index not in spoilt]
+
+
+def test_records_glued_together_send_no_others_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow: list[bytes | None] = []
+    of_one_by_one = JsonDecoder._records
+
+    def noting(self: JsonDecoder, values: list[bytes | None]) -> object:
+        slow.extend(values)
+        return of_one_by_one(self, values)
+
+    monkeypatch.setattr(JsonDecoder, "_records", noting)
+    odd = [b'{"a":1}{"a":2}', b'{"a":1,"b":"}{"}']
+    values = [b'{"a":%d}' % number for number in range(MIN_PIECE_ROWS * 9)]
+    values[100:100] = odd
+    ours = decoder("json", "a int")
+    for _ in range(2):
+        assert [one.index for one in decode(ours, values).bad] == [100]
+    assert slow == odd * 2
 
 
 def test_times_in_other_forms_are_read_in_every_batch() -> None:

@@ -19,6 +19,13 @@ Places: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 _FEW = 128
 
 
+def byte_set(members: bytes) -> Mask:
+    """Whether each byte is a member."""
+    found = np.zeros(256, np.bool_)
+    found[list(members)] = True
+    return found
+
+
 class TextLayout(NamedTuple):
     """The bytes of all texts, and where each starts and how long it is."""
 
@@ -41,11 +48,13 @@ class TextLayout(NamedTuple):
             return nothing, nothing
         last = len(self.data) - 1
         first = np.minimum(self.starts + inwards, last)
-        return self.data[first], self.data[np.clip(self.starts + self.lengths - 1 - inwards, 0, last)]
+        return self.data[first], self.data[np.maximum(self.starts + self.lengths - 1 - inwards, 0)]
 
     def with_word(self, word: bytes) -> Places:
         """The texts that have a word in them; it is looked for by its first byte, so that should be rare."""
         places = np.flatnonzero(self.data == word[0])
+        if not len(places):
+            return places
         places = places[places + len(word) <= len(self.data)]
         for step, byte in enumerate(word[1:], 1):
             places = places[self.data[places + step] == byte]

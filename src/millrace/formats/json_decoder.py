@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from decimal import Decimal as Number
 from decimal import InvalidOperation
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from millrace.formats import conversion
-from millrace.formats.arrow_types import Mask, TextLayout, arrow_schema, arrow_type, not_text_reason, texts_of
+from millrace.formats.arrow_types import Mask, TextLayout, arrow_schema, arrow_type, byte_set, not_text_reason, texts_of
 from millrace.formats.base import DecodedRecords, Decoder
 from millrace.formats.conversion import JSON_LEAVES, ConversionError, base64, failing_indices
 from millrace.formats.row_builder import (
@@ -167,23 +167,23 @@ _SIMPLE = {
     "binary": _Reading(pa.string(), _of_base64),
 }
 _BLANKS = " \t\r\n"
-_BLANK_BYTES = np.frombuffer(_BLANKS.encode(), np.uint8)
-_AFTER_BRACE = np.frombuffer(b'"}' + _BLANKS.encode(), np.uint8)
+_IS_BLANK = byte_set(_BLANKS.encode())
+_MAY_FOLLOW_BRACE = byte_set(b'"}' + _BLANKS.encode())
 _NOT_FINITE = (b"NaN", b"Inf")  # pyarrow takes these for numbers, also in fields that nobody asked for
-_GLUED = b"}{"  # not needed to be right, only to be quick
+_GLUED = b"}{"  # needed only to be quick, and only where there are such records: looking for it takes long
 _LONG = 800  # bytes: a shorter record cannot be nested so deep that parsers disagree about it
 _MANY = 400  # opening brackets
 
 
-def json_lines(values: pa.Array) -> tuple[pa.Array, Mask]:
+def json_lines(values: pa.Array, odd_words: Iterable[bytes] = _NOT_FINITE) -> tuple[pa.Array, Mask]:
     """Messages as texts without blanks around them, and which of them pyarrow's reader must not see."""
     texts, odd = texts_of(values)
     layout = TextLayout.of(texts)
-    if any(np.isin(edge, _BLANK_BYTES).any() for edge in layout.edges()):
+    if any(_IS_BLANK[edge].any() for edge in layout.edges()):
         texts = pc.ascii_trim(texts, _BLANKS)
         layout = TextLayout.of(texts)
     odd |= _no_objects(layout)
-    for word in (*_NOT_FINITE, _GLUED):
+    for word in odd_words:
         odd[layout.with_word(word)] = True
     for row in np.flatnonzero(layout.lengths > _LONG).tolist():
         text = layout.text(row)
@@ -195,7 +195,7 @@ def _no_objects(layout: TextLayout) -> Mask:
     """Texts that are not `{"…}` or `{}`, as far as their edges show."""
     first, last = layout.edges()
     second, _ = layout.edges(1)
-    objects: Mask = (first == ord("{")) & np.isin(second, _AFTER_BRACE) & (last == ord("}")) & (layout.lengths > 1)
+    objects: Mask = (first == ord("{")) & _MAY_FOLLOW_BRACE[second] & (last == ord("}")) & (layout.lengths > 1)
     return ~objects
 
 
@@ -216,6 +216,10 @@ class _Piece(NamedTuple):
         end = start + size
         return _Piece(self.texts.slice(start, size), self.values.slice(start, size), self.indices[start:end])
 
+    def filter(self, mask: Mask) -> _Piece:
+        kept = pa.array(mask)
+        return _Piece(self.texts.filter(kept), self.values.filter(kept), self.indices[mask])
+
 
 class JsonDecoder(Decoder):
     """Decodes messages that are one JSON object each."""
@@ -230,6 +234,7 @@ class JsonDecoder(Decoder):
         has_map = any(isinstance(kind, Map) for kind in types)
         self._readers = [] if has_map else [JsonReader(schema, way) for way in times]
         self._size = _LARGEST
+        self._odd_words: tuple[bytes, ...] = _NOT_FINITE
 
     def decode(self, values: pa.Array) -> DecodedRecords:
         collector = ColumnCollector(self._rows.arrow)
@@ -243,16 +248,20 @@ class JsonDecoder(Decoder):
         return collector.decoded()
 
     def _sorted_out(self, values: pa.Array, indices: Indices, collector: ColumnCollector) -> None:
-        texts, odd = json_lines(values)
-        if odd.any():
-            self._slowly(values.filter(pa.array(odd)), indices[odd], collector)
-            even = pa.array(~odd)
-            texts, values, indices = texts.filter(even), values.filter(even), indices[~odd]
-        refused = self._pieces(_Piece(texts, values, indices), self._size, collector)
+        texts, odd = json_lines(values, self._odd_words)
+        even = self._even(_Piece(texts, values, indices), odd, collector)
+        refused = self._pieces(even, self._size, collector)
         if not refused:
             self._size = min(self._size * _CUT, _LARGEST)
-        elif refused * self._size * 2 > len(texts):
+        elif refused * self._size * 2 > len(even.texts):
             self._size = max(self._size // _CUT, MIN_PIECE_ROWS)
+
+    def _even(self, whole: _Piece, odd: Mask, collector: ColumnCollector) -> _Piece:
+        """Those that are not odd; the odd ones are decoded record by record."""
+        if not odd.any():
+            return whole
+        self._slowly(whole.values.filter(pa.array(odd)), whole.indices[odd], collector)
+        return whole.filter(~odd)
 
     def _pieces(self, whole: _Piece, size: int, collector: ColumnCollector) -> int:
         """How many pieces of a size could not be read at once; they are cut into smaller ones."""
@@ -260,6 +269,12 @@ class JsonDecoder(Decoder):
         for start in range(0, len(whole.texts), size):
             piece = whole.slice(start, size)
             if self._quickly(piece, collector):
+                continue
+            glued = np.zeros(len(piece.texts), np.bool_)
+            glued[TextLayout.of(piece.texts).with_word(_GLUED)] = True
+            if glued.any():
+                self._odd_words = (*_NOT_FINITE, _GLUED)
+                refused += self._pieces(self._even(piece, glued, collector), size, collector)
                 continue
             refused += 1
             if len(piece.texts) > MIN_PIECE_ROWS:
