@@ -83,6 +83,7 @@ def test_what_each_type_takes(kind: str, text: str, value: object) -> None:
         ("double", '"1.5"', "column a: wrong type: expected number, got string"),
         ("double", "NaN", "not JSON: unexpected character, expected a JSON value at character 6"),
         ("double", "1e999", "not JSON: number is infinity when parsed as double at character 6"),
+        ("double", "1.7976931348623159e308", "not JSON: number is infinity when parsed as double at character 6"),
         ("float", "1e39", "column a: out of range for float"),
         ("decimal(5,2)", "1000", "column a: does not fit decimal(5,2)"),
         ("decimal(5,2)", "999.995", "column a: does not fit decimal(5,2)"),
