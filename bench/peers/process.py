@@ -59,11 +59,12 @@ class Watched:
         return less + (more - less) * (moment - before) / (after - before)
 
     def memory(self) -> int:
-        """Bytes that its processes hold now."""
+        """Bytes that its processes hold now; what several share counts once, where the system says that (Linux)."""
         held = 0
         for one in list(self._known.values()):
             with suppress(psutil.Error):
-                held += one.memory_info().rss
+                own = one.memory_full_info()
+                held += getattr(own, "pss", own.rss)
         return held
 
     def last_words(self) -> str:
