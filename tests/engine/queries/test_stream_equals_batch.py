@@ -1,7 +1,7 @@
 """A query that `check` and Spark take gives as a stream, however its rows are cut, what it gives as a batch.
 
-`make chaos` compares thousands: MILLRACE_TEST_QUERIES says how many, MILLRACE_TEST_SEED which. Many take half the time with
-both compilers of Java: JDK_JAVA_OPTIONS=-XX:ReservedCodeCacheSize=400m
+`make chaos` compares thousands: MILLRACE_TEST_QUERIES says how many, MILLRACE_TEST_SEED which. It takes half the time
+if Java compiles as it does by default: JDK_JAVA_OPTIONS=-XX:ReservedCodeCacheSize=400m
 """
 
 # ruff: noqa: S608 - SQL is made here, from constants
