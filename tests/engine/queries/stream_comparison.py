@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 
 import millrace as mr
 from millrace.connectors.base.registry import CONNECTORS
@@ -138,7 +137,7 @@ class StreamComparison:
                 results = {batches: run.result() for batches, run in runs.items()}
         except Exception as error:
             if len(queries) == 1:
-                if _is_refused(queries[0], error):
+                if isinstance(error, InvalidDefinition):  # `run` refuses it before it starts anything
                     return []
                 return [Difference(queries[0], 0, str(error).splitlines()[0])]
             half = len(queries) // 2
@@ -240,12 +239,6 @@ class StreamComparison:
         from pyspark.sql.types import StructType
 
         return self._spark._jsparkSession.parseDataType(StructType.fromDDL(ddl).json())
-
-
-def _is_refused(query: StatefulQuery, error: Exception) -> bool:
-    """Return whether `run` refuses a query before it starts anything, and `check` cannot know that."""
-    unknown_to_check = "_once" in query.sql  # a function in Python
-    return isinstance(error, InvalidDefinition) or (unknown_to_check and isinstance(error, AnalysisException))
 
 
 def _far(year: int) -> list[Row]:
