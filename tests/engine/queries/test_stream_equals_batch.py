@@ -88,6 +88,11 @@ def test_what_loses_rows_is_refused(comparison: StreamComparison) -> None:
     assert {difference.query.name for difference in found if difference.missing} == set(LOSING)
 
 
+def test_run_refuses_it_where_check_cannot_follow_a_function(comparison: StreamComparison) -> None:
+    with pytest.raises(InvalidDefinition):
+        comparison.start([StatefulQuery("late", LOSING["late"], "append")], 0)
+
+
 def test_keys_that_are_null_have_no_partner(comparison: StreamComparison) -> None:
     queries = [StatefulQuery("full", NULL_KEYS, "append")]
     assert comparison.differences(queries, _NULL_KEYS_SEED) == []

@@ -6,6 +6,7 @@
 - A full join finds partners by the bytes of their keys, where NULL equals NULL. Others leave such rows out before.
 - Session windows without another key fail in the first batch, not when the query starts.
 - Rows that are grouped by the session windows of another aggregation are merged where those overlap.
+- An inner join keeps rows of a side for ever whose event time has no upper bound. They may be late for an aggregation.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _FULL = "FULL OUTER"
 _OUTER = ("LEFT OUTER", "RIGHT OUTER", _FULL)
+_DELAY = "spark.watermarkDelayMs"
+"""Of columns that have a watermark (EventTimeWatermark.delayKey)."""
 _SESSION_MARKER = "spark.sessionWindow"
 """Of columns that are session windows (SessionWindow.marker)."""
 _UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
@@ -35,6 +38,8 @@ def require_supported(frame: DataFrame, mode: str) -> None:
     jvm: Any = frame.sparkSession._jvm
     spark, plan = jvm.org.apache.spark.sql, frame._jdf.queryExecution().analyzed()
     _require_exact(plan, jvm)
+    if mode == "append":
+        _require_rows_in_time(plan, jvm)
     if str(frame.sparkSession.conf.get(_UNSUPPORTED_CHECK)).lower() == "false":
         return
     output_mode = getattr(spark.streaming.OutputMode, mode.capitalize())()
@@ -72,6 +77,54 @@ def _require_exact(plan: Any, jvm: Any) -> None:
                     why="that a row has no partner is only known when the other side's event time has passed it",
                     hint="bound the join as in AND b.at BETWEEN a.at AND a.at + INTERVAL 1 MINUTE",
                 )
+
+
+def _require_rows_in_time(plan: Any, jvm: Any) -> None:
+    """Raise InvalidDefinition if a stream is grouped by the event time of rows that a join keeps for ever."""
+    if next(_joins(plan, "INNER"), None) is None:
+        return
+    helper = jvm.org.apache.spark.sql.catalyst.analysis.StreamingJoinHelper
+    for node in _nodes(plan):
+        if node.nodeName() not in ("Aggregate", "Distinct") or not node.isStreaming():
+            continue
+        keys = node.groupingExpressions() if node.nodeName() == "Aggregate" else node.output()
+        for join, kept, other in (found for key in _each(keys) for found in _join_sides(key, node.child())):
+            some_time = jvm.scala.Option.apply(_SOME_TIME_MS)
+            sets = (kept.outputSet(), other.outputSet())
+            if helper.isWatermarkInJoinKeys(join):
+                continue
+            if helper.getStateValueWatermark(*sets, join.condition(), some_time).isEmpty():
+                raise InvalidDefinition(
+                    "a stream is grouped by the event time of a join whose rows may be late",
+                    why="the join has no time bound in that direction: rows of that side are kept for ever, and come "
+                    "out when the watermark has passed them",
+                    hint="bound the join as in AND b.at BETWEEN a.at AND a.at + INTERVAL 1 MINUTE",
+                )
+
+
+def _join_sides(expression: Any, plan: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield the inner joins that the event time of an expression comes through, each with its side and the other."""
+    for column in _each(expression.references().toSeq()):
+        if column.metadata().contains(_DELAY):
+            yield from _column_sides(column, plan)
+
+
+def _column_sides(column: Any, plan: Any) -> Iterator[tuple[Any, Any, Any]]:
+    children = [child for child in _each(plan.children()) if child.isStreaming()]
+    if plan.nodeName() == "Project":
+        for named in _each(plan.projectList()):
+            if named.exprId().equals(column.exprId()):
+                yield from _join_sides(named, children[0])
+    elif plan.nodeName() == "Union":
+        position = [each.exprId().equals(column.exprId()) for each in _each(plan.output())].index(True)
+        for child in children:
+            yield from _column_sides(child.output().apply(position), child)
+    elif plan.nodeName() not in ("Aggregate", "Distinct"):  # whose event times the watermark has passed
+        for child in children:
+            if child.outputSet().contains(column):
+                if _is_join(plan, "INNER"):
+                    yield plan, child, next(each for each in children if not each.fastEquals(child))
+                yield from _column_sides(column, child)
 
 
 def with_sql_null_keys(frame: DataFrame) -> DataFrame:
