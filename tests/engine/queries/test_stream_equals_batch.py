@@ -40,6 +40,7 @@ SHARED = {
 
 NULL_KEYS = "SELECT x.id, y.id AS other FROM a x FULL JOIN b y ON x.at = y.at AND x.k = y.k"
 SEMI = "SELECT x.* FROM (SELECT DISTINCT at, v FROM a) x LEFT SEMI JOIN b y ON x.at = y.at"
+JOINED = "SELECT y.k, y.at FROM b x JOIN a y ON x.at = y.at AND x.id = y.v"
 SESSIONS = (
     "SELECT w, n FROM (SELECT session_window(at, '8 seconds') AS w, count(*) AS n FROM b GROUP BY 1, k) GROUP BY w, n"
 )
@@ -101,8 +102,9 @@ def test_keys_that_are_null_have_no_partner(comparison: StreamComparison) -> Non
     }
 
 
-def test_the_plan_of_a_semi_join_does_not_depend_on_sizes(comparison: StreamComparison) -> None:
-    queries = [StatefulQuery("semi", SEMI, "append")]
+@pytest.mark.parametrize("sql", [SEMI, f"{JOINED} UNION {JOINED}"], ids=["semi join", "equal branches"])
+def test_a_plan_does_not_depend_on_sizes(sql: str, comparison: StreamComparison) -> None:
+    queries = [StatefulQuery("q", sql, "append")]
     assert comparison.differences(queries, 1) == []
     with comparison.setting("spark.sql.optimizer.excludedRules", ""):
         assert [difference.batches for difference in comparison.differences(queries, 1)] == [0]

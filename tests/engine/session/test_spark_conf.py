@@ -109,10 +109,11 @@ def test_only_pipelines_do_without_reused_exchanges() -> None:
     assert "spark.sql.exchange.reuse" not in merge_conf(speed_choices(), {})
 
 
-def test_only_pipelines_have_semi_joins_whose_plan_does_not_depend_on_sizes() -> None:
+def test_only_pipelines_have_plans_that_do_not_depend_on_sizes() -> None:
     assert RULES not in merge_conf(speed_choices(), {})
     for realtime in (False, True):  # a session may have queries in real-time mode and others
         assert "PushDownLeftSemiAntiJoin" in chosen(realtime=realtime)[RULES]
+        assert "RemoveNoopUnion" in chosen(realtime=realtime)[RULES]
 
 
 def test_rules_that_a_user_excludes_are_excluded_besides_ours() -> None:

@@ -23,11 +23,8 @@ from millrace.telemetry.query_status import Phase, RunStatus
 from test_object_stores import Kept
 
 AWAY = KafkaUnreachable("no broker answers")
+NOT_STARTED = KafkaUnreachable("no broker answers when the query starts")
 CUT = Exception("Job aborted: java.io.IOException: java.lang.InterruptedException at Shell.runCommand")
-
-
-class NotStarted(KafkaUnreachable):
-    """What a start needs is away for a moment."""
 
 
 class Pretended:
@@ -74,7 +71,7 @@ class Shop:
 
     def start(self, query: Query) -> Pretended:
         fails = self._fails.pop(0) if self._fails else None
-        if isinstance(fails, QueryFailed | NotStarted):
+        if isinstance(fails, QueryFailed) or fails is NOT_STARTED:
             raise fails
         self.started.append(Pretended(query.name, fails))
         return self.started[-1]
@@ -173,7 +170,7 @@ def test_a_last_batch_that_ends_while_a_restart_is_due(tmp_path: Path) -> None:
 
 
 def test_a_last_batch_is_tried_again_where_what_it_needs_was_away(tmp_path: Path) -> None:
-    shop = Shop(tmp_path, NotStarted("no broker answers"))
+    shop = Shop(tmp_path, NOT_STARTED)
     queries = running(shop)
     assert plan_last_batch(write_checkpoint(tmp_path / "copied"), watermarked=True)
     queries.run_status.started("copied")

@@ -90,10 +90,11 @@ EXCHANGE_REUSE = ConfChoice(
     "the watermark does not get through a reused exchange: what aggregates above it would never give a row",
 )
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
-STABLE_SEMI_JOINS = ConfChoice(
+STABLE_PLANS = ConfChoice(
     _EXCLUDED_RULES,
-    f"{_OPTIMIZER}.PushDownLeftSemiAntiJoin",
-    "it moves a semi join below an aggregation or not by the size of a batch: the next finds the state of another plan",
+    f"{_OPTIMIZER}.PushDownLeftSemiAntiJoin,{_OPTIMIZER}.RemoveNoopUnion",
+    "they move a semi join, or remove one of two equal branches, by the size of a batch: the next finds the state of "
+    "another plan",
 )
 """A session with queries in real-time mode may have others, and a checkpoint may be resumed by either."""
 _RESULT_CHOICES = (
@@ -182,7 +183,7 @@ def spark_choices(
     """Return all choices for a pipeline; some depend on the settings that are `given`."""
     choices = speed_choices(master=master, realtime=realtime)
     chosen = choices[0].value
-    results = (*_RESULT_CHOICES, _both(STABLE_SEMI_JOINS, _PARSED_ONCE) if realtime else STABLE_SEMI_JOINS)
+    results = (*_RESULT_CHOICES, _both(STABLE_PLANS, _PARSED_ONCE) if realtime else STABLE_PLANS)
     choices = tuple(choice for choice in choices if choice is not _PARSED_ONCE)
     if not is_local(chosen):
         return (*choices, *results, _cluster_partitions(chosen, given), *_CLUSTER_CHOICES)
